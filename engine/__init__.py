@@ -1,0 +1,1 @@
+"""The measurement: protocol, backends and the worker process that runs a campaign."""

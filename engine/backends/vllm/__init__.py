@@ -1,0 +1,1 @@
+"""Stock vLLM behind the `engine.backend.Backend` protocol."""

@@ -1,0 +1,1 @@
+"""The terminal program: the `refeed-tui` command, its screens and widgets."""
