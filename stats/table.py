@@ -35,7 +35,7 @@ class PivotTable:
         k               int64 [P]        continuations per arm
         net             int64 [P, 3]     correct_actual - correct_alternative out of k, by pass (EXACT1, EXACT2, REFEED)
         margin          float64 [P]      top-1 minus top-2 raw logprob, nats
-        hit_tokens      int64 [P]        tokens that the exact passes read from the cache; UNKNOWN where not instrumented
+        hit_tokens      int64 [P]        tokens the exact passes read from the cache; UNKNOWN where not instrumented
         decode_tokens   int64 [P]        of those, how many were written in decode; UNKNOWN where no ledger can tell
         probe_delta     float64 [P, 2]   largest |first-token logprob - exact-1's| over the arms, by comparison
                                          (REPLICA_PROBE, REFEED_PROBE), nats; NaN where absent

@@ -1,0 +1,1 @@
+"""Tests: flat, named for behaviour."""
