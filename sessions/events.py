@@ -1,0 +1,459 @@
+"""Everything a journal can say: one frozen tagged struct per kind of event.
+
+Events carry raw facts (graded counts, token ids, cached-token counts, seconds), never statistics. New fields always
+have defaults, so that old sessions stay readable. `seq`, `wall` and `mono` are set by the journal.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+PassName = Literal["exact-1", "exact-2", "re-feed"]
+ProofKind = Literal["ledger", "counts"]
+CacheState = Literal["verified", "failed", "not_instrumented"]
+EndState = Literal["finished", "stopped", "aborted", "failed"]
+Outcome = Literal["measured", "screened-out", "dropped"]
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="event"):
+    """Common head of all events.
+
+    Attributes:
+        seq: position in the journal, from 0.
+        wall: seconds since the epoch; may step back.
+        mono: seconds of the worker's monotonic clock since it opened the journal.
+    """
+
+    seq: int = -1
+    wall: float = 0.0
+    mono: float = 0.0
+
+
+class Opened(Event, frozen=True, kw_only=True, tag="opened"):
+    """A worker (or an import) opened the journal; the second and later ones are resumes.
+
+    Attributes:
+        session: the session's id.
+        version: of refeed-tui.
+        host: host name; empty for imports.
+        pid: of the worker; 0 for imports.
+        past_stop: whether this run may continue past the sequential stop.
+        source: imported file's name; empty otherwise.
+        source_sha256: hash of the imported file.
+    """
+
+    session: str
+    version: str
+    host: str = ""
+    pid: int = 0
+    past_stop: bool = False
+    source: str = ""
+    source_sha256: str = ""
+
+
+class EngineReady(Event, frozen=True, kw_only=True, tag="engine-ready"):
+    """The engine answered; everything that decides its numerics.
+
+    Attributes:
+        engine: "embedded" or "vllm".
+        model: path or hub id.
+        block_size: tokens.
+        num_blocks: KV blocks.
+        max_model_len: tokens.
+        max_num_seqs: requests in a batch.
+        proof: what its cache checks rest on.
+        seconds: from start of loading to ready.
+        numerics: name to text; everything that can change a logit.
+        fingerprint: digest of `numerics`.
+        machine: host facts that change no logit.
+        changed: names of `numerics` that differ from the session's first engine.
+    """
+
+    engine: str
+    model: str
+    block_size: int
+    num_blocks: int
+    max_model_len: int
+    max_num_seqs: int
+    proof: ProofKind
+    seconds: float
+    numerics: dict[str, str]
+    fingerprint: str
+    machine: dict[str, str]
+    changed: tuple[str, ...] = ()
+
+
+class WavePlanned(Event, frozen=True, kw_only=True, tag="wave-planned"):
+    """Problems whose trunks are generated together.
+
+    Attributes:
+        problems: task indices.
+        attempt: of this run of the worker.
+        blocks_needed: KV blocks that the trunks must keep until they are measured, at worst.
+        blocks_allocated: KV blocks that passes may allocate between two touches of a trunk, at worst.
+        blocks_there: KV blocks in all.
+        reason: why the wave has this size.
+    """
+
+    problems: tuple[int, ...]
+    attempt: int
+    blocks_needed: int
+    blocks_allocated: int
+    blocks_there: int
+    reason: str = ""
+
+
+class Trunk(msgspec.Struct, frozen=True, kw_only=True):
+    """One rollout in numbers.
+
+    Attributes:
+        rollout: number within the problem.
+        prompt_tokens: length of the prompt.
+        tokens: generated.
+        finish: "stop" or "length".
+        correct: grade of the whole rollout.
+        preemptions: of its request.
+        candidates: positions that passed the pivot filter, before the cap.
+        pivots: kept.
+    """
+
+    rollout: int
+    prompt_tokens: int
+    tokens: int
+    finish: str
+    correct: bool
+    preemptions: int
+    candidates: int
+    pivots: int
+
+
+class TrunksDone(Event, frozen=True, kw_only=True, tag="trunks-done"):
+    """A problem's trunks were generated and graded.
+
+    Attributes:
+        problem: task index.
+        attempt: of this run of the worker.
+        trunks: by rollout.
+        kept: whether the screen keeps the problem.
+        seconds: of the batch that generated them (shared by its problems).
+        batch: problems in that batch.
+    """
+
+    problem: int
+    attempt: int
+    trunks: tuple[Trunk, ...]
+    kept: bool
+    seconds: float
+    batch: int = 1
+
+
+class PassStarted(Event, frozen=True, kw_only=True, tag="pass-started"):
+    """A pass's requests were submitted.
+
+    Attributes:
+        problem: task index.
+        attempt: of this run of the worker.
+        name: of the pass.
+        requests: how many.
+        cold_by: how the pass was made cold: "reset", "salt", or "" for passes that resume.
+    """
+
+    problem: int
+    attempt: int
+    name: PassName
+    requests: int
+    cold_by: Literal["", "reset", "salt"] = ""
+
+
+class Progress(Event, frozen=True, kw_only=True, tag="progress"):
+    """Where a running batch is; at most 2 Hz.
+
+    Attributes:
+        problem: task index; the first of the wave while trunks are generated.
+        stage: "trunks" or the pass's name.
+        done: requests finished.
+        total: requests submitted.
+        verified: requests of this pass whose cache check passed.
+        failed: requests of this pass whose cache check failed.
+        tokens: generated so far in this batch.
+        tokens_per_s: since the last Progress.
+        kv_use: share of KV blocks in use.
+        preemptions: so far in this batch.
+    """
+
+    problem: int
+    stage: str
+    done: int
+    total: int
+    verified: int
+    failed: int
+    tokens: int
+    tokens_per_s: float
+    kv_use: float
+    preemptions: int = 0
+
+
+class PassEnded(Event, frozen=True, kw_only=True, tag="pass-ended"):
+    """A pass's last request ended, or the pass was stopped.
+
+    Attributes:
+        problem: task index.
+        attempt: of this run of the worker.
+        name: of the pass.
+        seconds: from submission to the last token.
+        tokens: generated.
+        verified: requests whose cache check passed.
+        failed: requests whose cache check failed.
+        preemptions: of its requests.
+        stopped: whether it was stopped before its end.
+    """
+
+    problem: int
+    attempt: int
+    name: PassName
+    seconds: float
+    tokens: int
+    verified: int
+    failed: int
+    preemptions: int = 0
+    stopped: bool = False
+
+
+class Probe(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One arm's greedy probe in one pass.
+
+    Attributes:
+        first_token: first probed token id.
+        first_logprob: its raw logprob, nats.
+        length: tokens probed; 0 in imports.
+        tokens: BLAKE2b-64 hex of the token ids (int32, little endian); equal hex means equal tokens.
+        logprobs: BLAKE2b-64 hex of the logprobs (float32, little endian); equal hex means equal to the last bit.
+    """
+
+    first_token: int
+    first_logprob: float
+    length: int = 0
+    tokens: str = ""
+    logprobs: str = ""
+
+
+class Arm(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One arm of a pivot in one pass.
+
+    Attributes:
+        correct: continuations graded right, out of k; None in imports, which know only the difference.
+        capped: continuations that ended at the token limit.
+        tokens: generated by its continuations.
+        probe: its greedy probe; None where absent.
+    """
+
+    correct: int | None = None
+    capped: int = 0
+    tokens: int = 0
+    probe: Probe | None = None
+
+
+class PassResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A pivot in one pass.
+
+    Attributes:
+        net: correct_actual - correct_alternative, out of k.
+        actual: the sampled token's arm.
+        alternative: the forced token's arm.
+        cached: (fewest, most) cached tokens among the pivot's requests; None where not instrumented.
+        twins: requests that hit a block which a sibling continuation decoded.
+        probe_diverged: imports only: whether a probe left exact-1's tokens.
+        probe_delta: imports only: largest first-token logprob difference to exact-1 over the arms.
+    """
+
+    net: int
+    actual: Arm
+    alternative: Arm
+    cached: tuple[int, int] | None = None
+    twins: int = 0
+    probe_diverged: bool | None = None
+    probe_delta: float | None = None
+
+
+class CacheProof(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the cache checks say of a pivot.
+
+    Attributes:
+        state: verified, failed, or not_instrumented (imports only).
+        proof: what they rest on; None where not instrumented.
+        hit_tokens: tokens that each exact request had to hit.
+        decode_tokens: of those, tokens whose KV was written in decode; None when only counts are known.
+        reason: of a failure, in words.
+    """
+
+    state: CacheState
+    proof: ProofKind | None = None
+    hit_tokens: int | None = None
+    decode_tokens: int | None = None
+    reason: str = ""
+
+
+class Pivot(Event, frozen=True, kw_only=True, tag="pivot"):
+    """One pivot after its third pass, all passes inside. Evidence once its problem closed in the same attempt.
+
+    Attributes:
+        problem: task index.
+        attempt: of this run of the worker.
+        rollout: trunk that it lies in.
+        position: absolute token position: the prefix has this many tokens.
+        index: generated index: position minus prompt length.
+        margin: top-1 minus top-2 raw logprob, nats.
+        k: continuations per arm.
+        correct: grade of its rollout.
+        cache: what the cache checks say.
+        exact1: pass 1.
+        exact2: pass 2, the replica.
+        refeed: the re-feed pass.
+        actual: sampled token id; None in imports.
+        alternative: forced token id; None in imports.
+        actual_text: sampled token's text.
+        alternative_text: forced token's text.
+        actual_logprob: raw logprob of the sampled token.
+        alternative_logprob: raw logprob of the forced token.
+        rank: rank of the sampled token among raw logprobs, from 1; ties share the better rank.
+    """
+
+    problem: int
+    attempt: int
+    rollout: int
+    position: int
+    index: int
+    margin: float
+    k: int
+    correct: bool
+    cache: CacheProof
+    exact1: PassResult
+    exact2: PassResult
+    refeed: PassResult
+    actual: int | None = None
+    alternative: int | None = None
+    actual_text: str = ""
+    alternative_text: str = ""
+    actual_logprob: float | None = None
+    alternative_logprob: float | None = None
+    rank: int | None = None
+
+
+class CacheFailure(Event, frozen=True, kw_only=True, tag="cache-failure"):
+    """A request failed its cache check.
+
+    Attributes:
+        problem: task index.
+        attempt: of this run of the worker.
+        stage: "trunks" or the pass's name.
+        request: the request's id.
+        rollout: of the pivot; None when no single pivot is to blame.
+        position: of the pivot; None when no single pivot is to blame.
+        expected: cached tokens that it had to report; None when the count is not the failure.
+        found: cached tokens that it reported; None when missing.
+        reason: in words.
+        policy: what the failure ends.
+    """
+
+    problem: int
+    attempt: int
+    stage: str
+    request: str
+    rollout: int | None
+    position: int | None
+    expected: int | None
+    found: int | None
+    reason: str
+    policy: str
+
+
+class ProblemClosed(Event, frozen=True, kw_only=True, tag="problem-closed"):
+    """A problem is done; its pivots of this attempt are evidence when it was measured.
+
+    Attributes:
+        problem: task index.
+        attempt: of this run of the worker.
+        outcome: measured, screened-out (trunks not mixed), or dropped (by a cache failure).
+        pivots: Pivot events of this attempt.
+        seconds: of its passes; trunks are in TrunksDone.
+        texts: name of its side file under texts/; empty when none.
+        texts_sha256: hash of that file.
+        reason: why it was dropped or screened out.
+    """
+
+    problem: int
+    attempt: int
+    outcome: Outcome
+    pivots: int
+    seconds: float
+    texts: str = ""
+    texts_sha256: str = ""
+    reason: str = ""
+
+
+class Paused(Event, frozen=True, kw_only=True, tag="paused"):
+    """The worker waits before the next problem; the GPU stays held.
+
+    Attributes:
+        by: who asked.
+    """
+
+    by: str = "user"
+
+
+class Resumed(Event, frozen=True, kw_only=True, tag="resumed"):
+    """The worker goes on after a pause.
+
+    Attributes:
+        by: who asked.
+    """
+
+    by: str = "user"
+
+
+class Notice(Event, frozen=True, kw_only=True, tag="notice"):
+    """Something a person should know: loading progress, a warning, a deviation.
+
+    Attributes:
+        kind: short name, e.g. "loading", "warning", "deviation".
+        text: one sentence.
+        fraction: 0 to 1 for progress; None otherwise.
+    """
+
+    kind: str
+    text: str
+    fraction: float | None = None
+
+
+class Ended(Event, frozen=True, kw_only=True, tag="ended"):
+    """This run of the worker ended.
+
+    Attributes:
+        state: finished, stopped (by its rule, hours or cost), aborted (cache check or user), failed.
+        exit_code: of the worker.
+        reason: one sentence.
+    """
+
+    state: EndState
+    exit_code: int
+    reason: str
+
+
+AnyEvent = (
+    Opened
+    | EngineReady
+    | WavePlanned
+    | TrunksDone
+    | PassStarted
+    | Progress
+    | PassEnded
+    | Pivot
+    | CacheFailure
+    | ProblemClosed
+    | Paused
+    | Resumed
+    | Notice
+    | Ended
+)
