@@ -2,13 +2,17 @@
 
 Events carry raw facts (graded counts, token ids, cached-token counts, seconds), never statistics. New fields always
 have defaults, so that old sessions stay readable. `seq`, `wall` and `mono` are set by the journal.
+
+Structs are kept from the cyclic garbage collector (`gc=False`): they hold scalars, text and tuples of these, so they
+cannot form cycles, and attaching to a long campaign would spend most of its time in collections otherwise.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
 
 PassName = Literal["exact-1", "exact-2", "re-feed"]
 ProofKind = Literal["ledger", "counts"]
@@ -16,8 +20,13 @@ CacheState = Literal["verified", "failed", "not_instrumented"]
 EndState = Literal["finished", "stopped", "aborted", "failed"]
 Outcome = Literal["measured", "screened-out", "dropped"]
 
+# Bounds are checked when a journal is read: a stranger's numbers must fit the arrays that statistics take.
+Count = Annotated[int, Meta(ge=0, le=2**53)]
+Net = Annotated[int, Meta(ge=-(2**31), le=2**31)]
+Quota = Annotated[int, Meta(ge=1, le=2**31)]
 
-class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="event"):
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag_field="event"):
     """Common head of all events.
 
     Attributes:
@@ -31,7 +40,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="event"):
     mono: float = 0.0
 
 
-class Opened(Event, frozen=True, kw_only=True, tag="opened"):
+class Opened(Event, frozen=True, kw_only=True, gc=False, tag="opened"):
     """A worker (or an import) opened the journal; the second and later ones are resumes.
 
     Attributes:
@@ -47,13 +56,13 @@ class Opened(Event, frozen=True, kw_only=True, tag="opened"):
     session: str
     version: str
     host: str = ""
-    pid: int = 0
+    pid: Count = 0
     past_stop: bool = False
     source: str = ""
     source_sha256: str = ""
 
 
-class EngineReady(Event, frozen=True, kw_only=True, tag="engine-ready"):
+class EngineReady(Event, frozen=True, kw_only=True, gc=False, tag="engine-ready"):
     """The engine answered; everything that decides its numerics.
 
     Attributes:
@@ -73,10 +82,10 @@ class EngineReady(Event, frozen=True, kw_only=True, tag="engine-ready"):
 
     engine: str
     model: str
-    block_size: int
-    num_blocks: int
-    max_model_len: int
-    max_num_seqs: int
+    block_size: Count
+    num_blocks: Count
+    max_model_len: Count
+    max_num_seqs: Count
     proof: ProofKind
     seconds: float
     numerics: dict[str, str]
@@ -85,7 +94,7 @@ class EngineReady(Event, frozen=True, kw_only=True, tag="engine-ready"):
     changed: tuple[str, ...] = ()
 
 
-class WavePlanned(Event, frozen=True, kw_only=True, tag="wave-planned"):
+class WavePlanned(Event, frozen=True, kw_only=True, gc=False, tag="wave-planned"):
     """Problems whose trunks are generated together.
 
     Attributes:
@@ -97,15 +106,15 @@ class WavePlanned(Event, frozen=True, kw_only=True, tag="wave-planned"):
         reason: why the wave has this size.
     """
 
-    problems: tuple[int, ...]
-    attempt: int
-    blocks_needed: int
-    blocks_allocated: int
-    blocks_there: int
+    problems: tuple[Count, ...]
+    attempt: Count
+    blocks_needed: Count
+    blocks_allocated: Count
+    blocks_there: Count
     reason: str = ""
 
 
-class Trunk(msgspec.Struct, frozen=True, kw_only=True):
+class Trunk(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One rollout in numbers.
 
     Attributes:
@@ -119,17 +128,17 @@ class Trunk(msgspec.Struct, frozen=True, kw_only=True):
         pivots: kept.
     """
 
-    rollout: int
-    prompt_tokens: int
-    tokens: int
+    rollout: Count
+    prompt_tokens: Count
+    tokens: Count
     finish: str
     correct: bool
-    preemptions: int
-    candidates: int
-    pivots: int
+    preemptions: Count
+    candidates: Count
+    pivots: Count
 
 
-class TrunksDone(Event, frozen=True, kw_only=True, tag="trunks-done"):
+class TrunksDone(Event, frozen=True, kw_only=True, gc=False, tag="trunks-done"):
     """A problem's trunks were generated and graded.
 
     Attributes:
@@ -141,15 +150,15 @@ class TrunksDone(Event, frozen=True, kw_only=True, tag="trunks-done"):
         batch: problems in that batch.
     """
 
-    problem: int
-    attempt: int
+    problem: Count
+    attempt: Count
     trunks: tuple[Trunk, ...]
     kept: bool
     seconds: float
-    batch: int = 1
+    batch: Count = 1
 
 
-class PassStarted(Event, frozen=True, kw_only=True, tag="pass-started"):
+class PassStarted(Event, frozen=True, kw_only=True, gc=False, tag="pass-started"):
     """A pass's requests were submitted.
 
     Attributes:
@@ -160,14 +169,14 @@ class PassStarted(Event, frozen=True, kw_only=True, tag="pass-started"):
         cold_by: how the pass was made cold: "reset", "salt", or "" for passes that resume.
     """
 
-    problem: int
-    attempt: int
+    problem: Count
+    attempt: Count
     name: PassName
-    requests: int
+    requests: Count
     cold_by: Literal["", "reset", "salt"] = ""
 
 
-class Progress(Event, frozen=True, kw_only=True, tag="progress"):
+class Progress(Event, frozen=True, kw_only=True, gc=False, tag="progress"):
     """Where a running batch is; at most 2 Hz.
 
     Attributes:
@@ -183,19 +192,19 @@ class Progress(Event, frozen=True, kw_only=True, tag="progress"):
         preemptions: so far in this batch.
     """
 
-    problem: int
+    problem: Count
     stage: str
-    done: int
-    total: int
-    verified: int
-    failed: int
-    tokens: int
+    done: Count
+    total: Count
+    verified: Count
+    failed: Count
+    tokens: Count
     tokens_per_s: float
     kv_use: float
-    preemptions: int = 0
+    preemptions: Count = 0
 
 
-class PassEnded(Event, frozen=True, kw_only=True, tag="pass-ended"):
+class PassEnded(Event, frozen=True, kw_only=True, gc=False, tag="pass-ended"):
     """A pass's last request ended, or the pass was stopped.
 
     Attributes:
@@ -210,18 +219,18 @@ class PassEnded(Event, frozen=True, kw_only=True, tag="pass-ended"):
         stopped: whether it was stopped before its end.
     """
 
-    problem: int
-    attempt: int
+    problem: Count
+    attempt: Count
     name: PassName
     seconds: float
-    tokens: int
-    verified: int
-    failed: int
-    preemptions: int = 0
+    tokens: Count
+    verified: Count
+    failed: Count
+    preemptions: Count = 0
     stopped: bool = False
 
 
-class Probe(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Probe(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """One arm's greedy probe in one pass.
 
     Attributes:
@@ -232,14 +241,14 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         logprobs: BLAKE2b-64 hex of the logprobs (float32, little endian); equal hex means equal to the last bit.
     """
 
-    first_token: int
+    first_token: Count
     first_logprob: float
-    length: int = 0
+    length: Count = 0
     tokens: str = ""
     logprobs: str = ""
 
 
-class Arm(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Arm(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """One arm of a pivot in one pass.
 
     Attributes:
@@ -249,13 +258,13 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         probe: its greedy probe; None where absent.
     """
 
-    correct: int | None = None
-    capped: int = 0
-    tokens: int = 0
+    correct: Count | None = None
+    capped: Count = 0
+    tokens: Count = 0
     probe: Probe | None = None
 
 
-class PassResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class PassResult(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """A pivot in one pass.
 
     Attributes:
@@ -268,16 +277,16 @@ class PassResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         probe_delta: imports only: largest first-token logprob difference to exact-1 over the arms.
     """
 
-    net: int
+    net: Net
     actual: Arm
     alternative: Arm
-    cached: tuple[int, int] | None = None
-    twins: int = 0
+    cached: tuple[Count, Count] | None = None
+    twins: Count = 0
     probe_diverged: bool | None = None
     probe_delta: float | None = None
 
 
-class CacheProof(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class CacheProof(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """What the cache checks say of a pivot.
 
     Attributes:
@@ -290,12 +299,12 @@ class CacheProof(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     state: CacheState
     proof: ProofKind | None = None
-    hit_tokens: int | None = None
-    decode_tokens: int | None = None
+    hit_tokens: Count | None = None
+    decode_tokens: Count | None = None
     reason: str = ""
 
 
-class Pivot(Event, frozen=True, kw_only=True, tag="pivot"):
+class Pivot(Event, frozen=True, kw_only=True, gc=False, tag="pivot"):
     """One pivot after its third pass, all passes inside. Evidence once its problem closed in the same attempt.
 
     Attributes:
@@ -320,28 +329,28 @@ class Pivot(Event, frozen=True, kw_only=True, tag="pivot"):
         rank: rank of the sampled token among raw logprobs, from 1; ties share the better rank.
     """
 
-    problem: int
-    attempt: int
-    rollout: int
-    position: int
-    index: int
+    problem: Count
+    attempt: Count
+    rollout: Count
+    position: Count
+    index: Count
     margin: float
-    k: int
+    k: Quota
     correct: bool
     cache: CacheProof
     exact1: PassResult
     exact2: PassResult
     refeed: PassResult
-    actual: int | None = None
-    alternative: int | None = None
+    actual: Count | None = None
+    alternative: Count | None = None
     actual_text: str = ""
     alternative_text: str = ""
     actual_logprob: float | None = None
     alternative_logprob: float | None = None
-    rank: int | None = None
+    rank: Count | None = None
 
 
-class CacheFailure(Event, frozen=True, kw_only=True, tag="cache-failure"):
+class CacheFailure(Event, frozen=True, kw_only=True, gc=False, tag="cache-failure"):
     """A request failed its cache check.
 
     Attributes:
@@ -357,19 +366,19 @@ class CacheFailure(Event, frozen=True, kw_only=True, tag="cache-failure"):
         policy: what the failure ends.
     """
 
-    problem: int
-    attempt: int
+    problem: Count
+    attempt: Count
     stage: str
     request: str
-    rollout: int | None
-    position: int | None
-    expected: int | None
-    found: int | None
+    rollout: Count | None
+    position: Count | None
+    expected: Count | None
+    found: Count | None
     reason: str
     policy: str
 
 
-class ProblemClosed(Event, frozen=True, kw_only=True, tag="problem-closed"):
+class ProblemClosed(Event, frozen=True, kw_only=True, gc=False, tag="problem-closed"):
     """A problem is done; its pivots of this attempt are evidence when it was measured.
 
     Attributes:
@@ -383,17 +392,17 @@ class ProblemClosed(Event, frozen=True, kw_only=True, tag="problem-closed"):
         reason: why it was dropped or screened out.
     """
 
-    problem: int
-    attempt: int
+    problem: Count
+    attempt: Count
     outcome: Outcome
-    pivots: int
+    pivots: Count
     seconds: float
     texts: str = ""
     texts_sha256: str = ""
     reason: str = ""
 
 
-class Paused(Event, frozen=True, kw_only=True, tag="paused"):
+class Paused(Event, frozen=True, kw_only=True, gc=False, tag="paused"):
     """The worker waits before the next problem; the GPU stays held.
 
     Attributes:
@@ -403,7 +412,7 @@ class Paused(Event, frozen=True, kw_only=True, tag="paused"):
     by: str = "user"
 
 
-class Resumed(Event, frozen=True, kw_only=True, tag="resumed"):
+class Resumed(Event, frozen=True, kw_only=True, gc=False, tag="resumed"):
     """The worker goes on after a pause.
 
     Attributes:
@@ -413,7 +422,7 @@ class Resumed(Event, frozen=True, kw_only=True, tag="resumed"):
     by: str = "user"
 
 
-class Notice(Event, frozen=True, kw_only=True, tag="notice"):
+class Notice(Event, frozen=True, kw_only=True, gc=False, tag="notice"):
     """Something a person should know: loading progress, a warning, a deviation.
 
     Attributes:
@@ -427,7 +436,7 @@ class Notice(Event, frozen=True, kw_only=True, tag="notice"):
     fraction: float | None = None
 
 
-class Ended(Event, frozen=True, kw_only=True, tag="ended"):
+class Ended(Event, frozen=True, kw_only=True, gc=False, tag="ended"):
     """This run of the worker ended.
 
     Attributes:
