@@ -1,0 +1,45 @@
+"""The registered decision rule: two thresholds on the point estimate of the pooled excess."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+Verdict = Literal["load-bearing", "negligible", "inconclusive"]
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The rule in words and its verdict; None, with `why`, where there is no pooled excess."""
+
+    rule: str
+    verdict: Verdict | None
+    why: str | None = None
+
+
+def decide(excess: int, n: int, *, negligible: float = 0.02, load_bearing: float = 0.05) -> Decision:
+    """Apply the rule to `excess` / `n`; the interval stands beside it and takes no part.
+
+    Args:
+        excess: re-feed minus floor disagreements over the common eligible set.
+        n: eligible pivots.
+        negligible: strictly below it the effect is "negligible".
+        load_bearing: strictly above it the effect is "load-bearing".
+
+    Raises:
+        ValueError: the thresholds are out of order.
+    """
+    if not negligible <= load_bearing:
+        message = f"decision thresholds out of order: negligible below {negligible}, load-bearing above {load_bearing}"
+        raise ValueError(message)
+    rule = f"pooled excess above {load_bearing:.6g} load-bearing, below {negligible:.6g} negligible"
+    if n == 0:
+        return Decision(rule, None, "no eligible pivots")
+    # the shortest decimal of a float is what was registered: 0.05 means 5/100, not the float nearest to it
+    value = Fraction(excess, n)
+    if value > Fraction(repr(float(load_bearing))):
+        return Decision(rule, "load-bearing")
+    if value < Fraction(repr(float(negligible))):
+        return Decision(rule, "negligible")
+    return Decision(rule, "inconclusive")
