@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from sessions import summary as module
+from sessions.events import CacheProof, Ended
+from sessions.evidence import Tally, tally
+from sessions.journal import Follower, Journal
+from sessions.summary import Summary, load, refresh
+from tests.session_events import closed, engine_ready, opened, pivot
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DIGEST = "c0" * 32
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Path:
+    return tmp_path / "events.jsonl"
+
+
+def fold(*events: object) -> Summary:
+    """Summary of these events."""
+    summary = Summary(digest=DIGEST)
+    for event in events:
+        summary.fold(event)  # type: ignore[arg-type]
+    return summary
+
+
+def test_tallies_follow_the_paper() -> None:
+    """Eligible: nonzero in any pass. A disagreement: signs differ. A reversal: both nonzero."""
+    assert tally(0, 0, 0) == Tally(1, 0, 0, 0, 0, 0)
+    assert tally(1, 2, 3) == Tally(1, 1, 0, 0, 0, 0)
+    assert tally(1, 0, -1) == Tally(1, 1, 1, 1, 1, 0)
+    assert tally(0, 0, 2) == Tally(1, 1, 1, 0, 0, 0)
+    assert tally(0, -1, 0) == Tally(1, 1, 0, 1, 0, 0)
+    assert tally(-2, 2, -2) == Tally(1, 1, 0, 1, 0, 1)
+
+
+def test_only_pivots_of_problems_that_closed_measured_count() -> None:
+    """Failed pivots, open problems, earlier attempts, and dropped or screened problems give no evidence."""
+    failed = CacheProof(state="failed", proof="counts", reason="too few")
+    summary = fold(
+        opened(),
+        pivot(0, nets=(1, 0, -1)),
+        opened(),
+        pivot(0, nets=(1, 1, 1), attempt=2),
+        pivot(0, position=161, nets=(1, 0, -1), attempt=2, cache=failed),
+        closed(0, 2, attempt=2),
+        pivot(1, nets=(1, 0, -1), attempt=2),
+        closed(1, 1, attempt=2, outcome="dropped"),
+        closed(2, 0, attempt=2, outcome="screened-out"),
+        pivot(3, nets=(1, 0, -1), attempt=2),
+    )
+    assert summary.evidence == Tally(1, 1, 0, 0, 0, 0)
+    assert (summary.closed, summary.measured, summary.informative) == (3, 1, 1)
+
+
+def test_a_problem_closes_once() -> None:
+    """A second closing of a problem changes nothing."""
+    once = fold(pivot(0, nets=(1, 0, 0)), closed(0))
+    twice = fold(pivot(0, nets=(1, 0, 0)), closed(0), pivot(0, nets=(1, 0, 0)), closed(0))
+    assert once.evidence == twice.evidence
+    assert twice.closed == 1
+
+
+def test_the_headline_is_the_excess_with_its_parts() -> None:
+    """Re-feed rate minus floor rate over eligible pivots; nothing to say without any."""
+    assert fold(pivot(), closed()).headline() == ""
+    found = fold(pivot(nets=(1, 1, -1)), pivot(nets=(1, 1, 1)), pivot(nets=(2, 0, 2)), pivot(nets=(1, 2, 0)), closed())
+    assert found.headline() == "+25.0pp (50.0% vs 25.0%)"
+
+
+def test_a_stale_summary_reads_only_what_is_new(journal: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cache names the byte to go on from; the result is that of a full reading."""
+    cache = journal.with_name("summary.json")
+    with Journal.open(journal, DIGEST) as writer:
+        for event in (opened(), engine_ready(), pivot(0, nets=(1, 0, -1))):
+            writer.append(event)
+        refresh(cache, journal, DIGEST)
+        writer.append(closed(0))
+        writer.append(Ended(state="stopped", exit_code=0, reason="crossed"))
+    offsets: list[int] = []
+
+    def spy(path: Path, digest: str, *, offset: int, chain: object) -> object:
+        offsets.append(offset)
+        return Follower(path, digest, offset=offset, chain=chain)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(module, "Follower", spy)
+    found = refresh(cache, journal, DIGEST)
+    assert offsets[0] > 0
+    cache.unlink()
+    assert refresh(cache, journal, DIGEST) == found
+    assert (found.evidence, found.ended, found.events) == (Tally(1, 1, 1, 1, 1, 0), "stopped", 5)
+    assert load(cache, DIGEST) == found
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [b"", b"{}", b"[" * 100_000, b'{"digest":"c0"}', b'{"digest":"%b","offset":-5}' % DIGEST.encode()],
+)
+def test_a_spoiled_cache_is_rebuilt(journal: Path, stored: bytes) -> None:
+    """The cache is never trusted over the journal."""
+    with Journal.open(journal, DIGEST) as writer:
+        writer.append(opened())
+    cache = journal.with_name("summary.json")
+    cache.write_bytes(stored)
+    assert refresh(cache, journal, DIGEST).events == 1
+    assert load(cache, DIGEST).events == 1
+
+
+def test_a_cache_of_another_journal_is_rebuilt(journal: Path) -> None:
+    """A cached place that the journal does not continue is not held against the journal."""
+    with Journal.open(journal, DIGEST) as writer:
+        for _ in range(3):
+            writer.append(opened())
+    cache = journal.with_name("summary.json")
+    cache.write_bytes(msgspec.json.encode(Summary(digest=DIGEST, offset=40, link="ab" * 8, events=1)))
+    found = refresh(cache, journal, DIGEST)
+    assert (found.events, found.broken) == (3, "")
+
+
+def test_a_broken_journal_is_summarised_up_to_its_fault(journal: Path) -> None:
+    """`list` goes on, says what is broken, and caches nothing."""
+    with Journal.open(journal, DIGEST) as writer:
+        writer.append(opened())
+        writer.append(pivot())
+    journal.write_bytes(journal.read_bytes().replace(b" crayons", b" crayonz"))
+    cache = journal.with_name("summary.json")
+    found = refresh(cache, journal, DIGEST)
+    assert found.events == 1
+    assert "line 2" in found.broken
+    assert not cache.exists()
+
+
+def test_a_read_only_folder_needs_no_cache(journal: Path) -> None:
+    """When the cache cannot be written the summary is still told."""
+    with Journal.open(journal, DIGEST) as writer:
+        writer.append(opened())
+    missing = journal.parent / "gone" / "summary.json"
+    assert refresh(missing, journal, DIGEST).events == 1
