@@ -1,0 +1,218 @@
+"""The `refeed-tui` command: finds the subcommand, and turns every end into its exit code.
+
+Subcommands live in `tui.commands`, one noun a module, and are imported when they are called: `--help`, `list` and
+`presets` must not pay for textual, torch or numpy.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import signal
+import sys
+import traceback
+from typing import TYPE_CHECKING, Final, NoReturn
+
+import click
+
+from sessions.errors import RefeedError
+from tui import errors
+from tui.commands.base import debug_option, write_examples
+from tui.plaintext import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import FrameType
+
+# name -> module in tui.commands; the command there is called `command`, or NAME_command where a module has several.
+COMMANDS: Final[dict[str, str]] = {
+    "list": "list",
+    "verify": "verify",
+    "presets": "presets",
+    "doctor": "doctor",
+    "paths": "paths",
+}
+
+EXAMPLES: Final = {
+    "launch": "refeed-tui launch demo       a small real campaign on this machine",
+    "list": "refeed-tui list              sessions, newest first",
+    "report": "refeed-tui report SESSION    every number of one",
+    "doctor": "refeed-tui doctor            what is wrong with this machine",
+}
+
+
+class Signalled(BaseException):
+    """SIGTERM or SIGHUP arrived; not an Exception, so that nothing on the way mistakes it for a failure."""
+
+    def __init__(self, number: int) -> None:
+        """Remember the signal's number."""
+        super().__init__(number)
+        self.number = number
+
+
+class Commands(click.Group):
+    """The subcommands, imported when they are asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names in the order of the registry: as one works with them."""
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import one subcommand."""
+        del ctx
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"tui.commands.{COMMANDS[cmd_name]}")
+        command: click.Command = getattr(module, f"{cmd_name}_command", None) or module.command
+        return command
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the first steps below the list of subcommands."""
+        del ctx
+        write_examples(formatter, [text for name, text in EXAMPLES.items() if name in COMMANDS])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the subcommand; an unknown one is answered with the nearest name."""
+        if args and not args[0].startswith("-") and args[0] not in COMMANDS:
+            ctx.fail(_unknown_command(args[0]))
+        return super().resolve_command(ctx, args)
+
+
+def _unknown_command(name: str) -> str:
+    import difflib  # noqa: PLC0415 - only a mistyped command needs it
+
+    near = difflib.get_close_matches(name, COMMANDS, n=1)
+    hint = f"did you mean `{near[0]}`?" if near else "`refeed-tui --help` lists them"
+    return f"no such command '{name}'; {hint}"
+
+
+def _print_version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
+    del param
+    if not wanted or ctx.resilient_parsing:
+        return
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - 20 ms that only this flag needs
+
+    try:
+        found = version("refeed-tui")
+    except PackageNotFoundError:
+        found = "(run from its sources)"
+    click.echo(f"refeed-tui {found}")
+    ctx.exit()
+
+
+@click.group(
+    cls=Commands,
+    params=[debug_option()],
+    context_settings={"help_option_names": ["-h", "--help"]},
+    invoke_without_command=True,
+    no_args_is_help=False,
+)
+@click.option("--version", is_flag=True, expose_value=False, is_eager=True, callback=_print_version, help="Print it.")
+@click.pass_context
+def cli(ctx: click.Context) -> None:
+    """Replay audits of per-token credit.
+
+    Measures what re-feeding a transcript does to per-token credit estimates, against the floor that an exact replica
+    of decode-time resume sets.
+    """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+def _raise_signalled(number: int, frame: FrameType | None) -> NoReturn:
+    del frame
+    raise Signalled(number)
+
+
+def _flagged(args: Sequence[str], flag: str) -> bool:
+    """Whether a flag was given, also when parsing failed before it was reached."""
+    return flag in (args[: args.index("--")] if "--" in args else args)
+
+
+def _say(line: str, kind: str, args: Sequence[str]) -> None:
+    if _flagged(args, "--json"):
+        sys.stdout.write(json.dumps({"error": {"kind": kind, "message": line}}) + "\n")
+        sys.stdout.flush()
+    sys.stderr.write(f"refeed-tui: {line}\n")
+
+
+def _fail(error: BaseException, args: Sequence[str]) -> int:
+    """Report an error as promised and return its exit code."""
+    kind = error.kind if isinstance(error, RefeedError) else "failed"
+    line = errors.sentence(error)
+    if errors.needs_traceback(error):
+        line = f"{line} (traceback in {errors.write_traceback(error)})"
+    if _flagged(args, "--debug"):
+        traceback.print_exception(error)
+    _say(line, kind, args)
+    return errors.EXIT_CODES[kind]
+
+
+def _usage_line(error: click.ClickException) -> str:
+    message = error.format_message().rstrip(".")
+    if isinstance(error, click.UsageError) and error.ctx is not None and "`" not in message:
+        message = f"{message}; `{error.ctx.command_path} --help` shows how"
+    return one_line(message)
+
+
+def _invoke(args: Sequence[str]) -> int:
+    """Parse and run; click's own `main` would hide broken pipes and interrupts behind exit code 1."""
+    try:
+        with cli.make_context("refeed-tui", list(args)) as ctx:
+            result = cli.invoke(ctx)
+        sys.stdout.flush()
+    except click.exceptions.Exit as ended:
+        return ended.exit_code
+    return result if isinstance(result, int) else errors.DONE
+
+
+def run(args: Sequence[str]) -> int:
+    """Run the command with these arguments and return its exit code.
+
+    Every way out ends here, with one line on stderr where something was wrong.
+    """
+    try:
+        return _invoke(args)
+    except click.ClickException as error:
+        _say(_usage_line(error), "usage", args)
+        return errors.USAGE
+    except (KeyboardInterrupt, click.Abort):
+        return errors.SIGNAL_BASE + signal.SIGINT
+    except Signalled as caught:
+        return errors.SIGNAL_BASE + caught.number
+    except BrokenPipeError:
+        return _closed_pipe()
+    except Exception as error:  # noqa: BLE001 - the last line of defence: everything becomes a line and a file
+        return _fail(error, args)
+
+
+def _closed_pipe() -> int:
+    """End quietly when the reader of stdout went away (`refeed-tui list | head`), as a Unix filter does."""
+    quiet = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(quiet, sys.stdout.fileno())
+    return errors.SIGNAL_BASE + signal.SIGPIPE
+
+
+def _complete() -> int:
+    """Answer the shell's completion script (`_REFEED_TUI_COMPLETE=bash_source refeed-tui` prints it)."""
+    from click.shell_completion import shell_complete  # noqa: PLC0415 - only a shell asks
+
+    return shell_complete(cli, {}, "refeed-tui", "_REFEED_TUI_COMPLETE", os.environ["_REFEED_TUI_COMPLETE"])
+
+
+def main() -> NoReturn:
+    """Entry of the console script."""
+    if "_REFEED_TUI_COMPLETE" in os.environ:
+        sys.exit(_complete())
+    signal.signal(signal.SIGTERM, _raise_signalled)
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, _raise_signalled)  # under nohup it stays ignored
+    sys.exit(run(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,34 @@
+"""`refeed-tui doctor`: what is wrong with this machine."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+
+from tui import errors
+from tui.commands.base import Command, json_option
+from tui.console import say, say_json
+from tui.plaintext import one_line
+
+
+@click.command(
+    cls=Command,
+    examples=("refeed-tui doctor", "refeed-tui doctor --json"),
+    short_help="What is wrong with this machine.",
+)
+@json_option
+def command(as_json: bool) -> int:
+    """Look at everything a campaign needs from this machine; exit code 1 when something will fail."""
+    from tui.doctor import examine  # noqa: PLC0415 - it looks at every package; `--help` need not
+
+    checks = examine()
+    bad = any(check.status == "problem" for check in checks)
+    if as_json:
+        say_json({"ok": not bad, "checks": [asdict(check) for check in checks]})
+    else:
+        for check in checks:
+            say(f"{check.status:<8} {check.name:<16} {one_line(check.detail)}")
+            if check.hint:
+                say(f"{'':<25} {one_line(check.hint)}")
+    return errors.FAILED if bad else errors.DONE

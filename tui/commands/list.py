@@ -1,0 +1,107 @@
+"""`refeed-tui list`: the sessions of this machine, newest first."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from sessions.errors import RefeedError
+from sessions.store import Store
+from tui.commands.base import Command, json_option
+from tui.console import say, say_json
+from tui.plaintext import one_line
+
+if TYPE_CHECKING:
+    from sessions.store import SessionFolder
+
+GAP = "  "
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One session, as `list --json` promises it.
+
+    Attributes:
+        id: of the session.
+        name: given to it; None for none.
+        model: registered.
+        engine: that ran it, else the registered one.
+        state: running, paused, finished, stopped, aborted, failed, interrupted or imported.
+        started: first event, ISO 8601 in UTC; None before it.
+        problems: measured so far.
+        pivots: of them, that are evidence.
+        headline: the paper's excess in a few characters, or what is wrong with the session.
+    """
+
+    id: str
+    name: str | None
+    model: str
+    engine: str
+    state: str
+    started: str | None
+    problems: int
+    pivots: int
+    headline: str
+
+
+@click.command(
+    name="list",
+    cls=Command,
+    short_help="Sessions, newest first.",
+    examples=("refeed-tui list", "refeed-tui list --json"),
+)
+@json_option
+def command(as_json: bool) -> None:
+    """List sessions, newest first: id, model, state, problems done, headline."""
+    store = Store()
+    listed = [describe(folder) for folder in store.folders()]
+    if as_json:
+        say_json({"sessions": [asdict(row) for row, _ in listed]})
+    elif listed:
+        _show(listed)
+    else:
+        say(f"no sessions in {one_line(str(store.path))}; start one with `refeed-tui launch demo`")
+
+
+def describe(folder: SessionFolder) -> tuple[Row, int]:
+    """One session and how many problems it registered; a damaged one is listed as failed, with the damage."""
+    try:
+        spec, summary = folder.spec(), folder.summary()
+        started = summary.started or None
+        row = Row(
+            id=folder.id,
+            name=folder.name,
+            model=spec.model or "",
+            engine=summary.engine or spec.engine,
+            state=folder.state(summary),
+            started=None if started is None else _iso(started),
+            problems=summary.measured,
+            pivots=summary.evidence.pivots,
+            headline=f"DAMAGED: {summary.broken}" if summary.broken else summary.headline(),
+        )
+    except RefeedError as error:
+        return Row(folder.id, None, "", "", "failed", None, 0, 0, f"DAMAGED: {error.message}"), 0
+    return row, spec.problems
+
+
+def _iso(wall: float) -> str | None:
+    """Seconds since the epoch as ISO 8601; None for a time that no calendar has (files can say anything)."""
+    try:
+        return dt.datetime.fromtimestamp(wall, tz=dt.UTC).isoformat(timespec="seconds")
+    except (OverflowError, OSError, ValueError):
+        return None
+
+
+def _show(listed: list[tuple[Row, int]]) -> None:
+    cells = [("session", "name", "model", "state", "problems", "headline")]
+    for row, wanted in listed:
+        done = f"{row.problems}/{wanted}"
+        name, model = one_line(row.name or "-", 16), one_line(row.model.rsplit("/", 1)[-1] or "-", 20)
+        cells.append((one_line(row.id), name, model, row.state, done, one_line(row.headline, 120)))
+    widths = [max(len(line[at]) for line in cells) for at in range(len(cells[0]) - 1)]
+    for line in cells:
+        columns = (cell.ljust(width) for cell, width in zip(line, widths, strict=False))
+        say(GAP.join((*columns, line[-1])).rstrip())

@@ -1,0 +1,253 @@
+"""What is wrong with this machine, as far as a campaign could notice: one function a check, each with its remedy."""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal
+
+import engine
+import sessions
+import stats
+import tui
+from sessions.store import home
+from tui.console import speaks_unicode
+from tui.plaintext import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Status = Literal["ok", "note", "problem"]
+
+HOUSE: Final = {"tui": tui, "engine": engine, "sessions": sessions, "stats": stats}
+TESTED_VLLM: Final = "0.22.1"
+LONGEST_SOCKET: Final = 107
+LOW_DISK: Final = 1 << 30
+NARROW: Final = (80, 24)
+IMPORT_SECONDS: Final = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One finding.
+
+    Attributes:
+        name: of what was looked at.
+        status: ok; note (something to know); problem (something will fail).
+        detail: what was found.
+        hint: what to do about it; empty when nothing.
+    """
+
+    name: str
+    status: Status
+    detail: str
+    hint: str = ""
+
+
+def _run(*command: str, seconds: float = 10) -> str | None:
+    """Output of a command, or None where it is missing, fails or takes too long."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
+
+
+def python() -> Check:
+    """The interpreter and the system."""
+    found = f"{platform.python_version()} at {sys.executable}; {platform.system()} {platform.machine()}"
+    if sys.platform != "linux":
+        return Check("python", "note", found, "only Linux is tested")
+    return Check("python", "ok", found)
+
+
+def one_house() -> Check:
+    """All four packages come from one place: `engine` and `stats` are names that others use too."""
+    places = {name: Path(str(package.__file__)).resolve().parent.parent for name, package in HOUSE.items()}
+    if len(set(places.values())) > 1:
+        found = ", ".join(f"{name} from {place}" for name, place in places.items())
+        return Check(
+            "packages", "problem", found, "another project's package is in the way; use an environment of its own"
+        )
+    return Check("packages", "ok", f"tui, engine, sessions and stats all from {places['tui']}")
+
+
+def sole_owner() -> Check:
+    """No other distribution in this environment installs a package of the same name."""
+    owners = importlib.metadata.packages_distributions()
+    others = {
+        name: sorted({owner for owner in owners.get(name, ()) if owner.lower().replace("_", "-") != "refeed-tui"})
+        for name in HOUSE
+    }
+    clashes = [f"{', '.join(found)} also installs {name!r}" for name, found in others.items() if found]
+    if clashes:
+        return Check(
+            "distributions", "problem", "; ".join(clashes), "install refeed-tui alone: uv tool, pipx or a new venv"
+        )
+    return Check("distributions", "ok", "no other distribution installs packages of these names")
+
+
+def dependencies() -> Check:
+    """What the base install needs is there, in the versions asked for."""
+    try:
+        wanted = importlib.metadata.requires("refeed-tui") or []
+    except importlib.metadata.PackageNotFoundError:
+        return Check(
+            "dependencies", "note", "refeed-tui runs from its sources and is not installed", "pip install -e ."
+        )
+    names = [re.split(r"[\s<>=!~\[;(]", line, maxsplit=1)[0] for line in wanted if "extra ==" not in line]
+    versions, missing = [], []
+    for name in names:
+        try:
+            versions.append(f"{name} {importlib.metadata.version(name)}")
+        except importlib.metadata.PackageNotFoundError:
+            missing.append(name)
+    if missing:
+        return Check("dependencies", "problem", f"missing: {', '.join(missing)}", "pip install refeed-tui again")
+    return Check("dependencies", "ok", ", ".join(versions))
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def embedded_engine() -> Check:
+    """Torch is there and can be imported (in a process of its own: a broken one may crash)."""
+    missing = [
+        name for name in ("torch", "tokenizers", "safetensors", "jinja2") if importlib.util.find_spec(name) is None
+    ]
+    if missing:
+        hint = "reading sessions works without; to launch: pip install 'refeed-tui[embedded]'"
+        return Check("embedded engine", "note", f"not installed: {', '.join(missing)}", hint)
+    asked = "import torch; print(torch.__version__, torch.get_num_threads())"
+    answer = _run(sys.executable, "-P", "-c", asked, seconds=IMPORT_SECONDS)
+    if answer is None:
+        return Check(
+            "embedded engine",
+            "problem",
+            "torch is installed but cannot be imported",
+            "python -c 'import torch' says why",
+        )
+    version, threads = answer.split()
+    return Check("embedded engine", "ok", f"torch {version}, {threads} threads")
+
+
+def gpus() -> Check:
+    """GPUs that the driver lists."""
+    listed = _run("nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader")
+    if listed is None:
+        return Check(
+            "GPU", "note", "none (no nvidia-smi that answers)", "without one, `auto` takes the embedded engine"
+        )
+    return Check("GPU", "ok", "; ".join(one_line(line) for line in listed.splitlines()))
+
+
+def vllm_engine() -> Check:
+    """vLLM, and whether it is the version that was tested."""
+    version = _version("vllm")
+    if version is None:
+        return Check("vllm engine", "note", "not installed", "for GPUs: pip install 'refeed-tui[vllm]'")
+    if version.split("+")[0] != TESTED_VLLM:
+        return Check("vllm engine", "note", f"vllm {version}", f"{TESTED_VLLM} is tested; start-up checks decide")
+    return Check("vllm engine", "ok", f"vllm {version}")
+
+
+def session_home() -> Check:
+    """Sessions can be written, locked and kept private."""
+    root = home()
+    try:
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=root) as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        free = shutil.disk_usage(root).free
+        shared = bool(root.stat().st_mode & 0o022)
+    except OSError as error:
+        return Check(
+            "sessions", "problem", f"{root}: {error.strerror}", "set REFEED_TUI_HOME to a local folder you own"
+        )
+    found = f"{root}, {free / (1 << 30):.1f} GiB free"
+    if free < LOW_DISK:
+        return Check("sessions", "problem", found, "free some space (a campaign can need 1 GiB) or set REFEED_TUI_HOME")
+    if shared:
+        return Check("sessions", "note", f"{found}; others may write to it", f"chmod go-w {root}")
+    return Check("sessions", "ok", found)
+
+
+def sockets() -> Check:
+    """The worker's socket has a private place with a short enough path."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    if not runtime:
+        return Check(
+            "sockets", "ok", f"XDG_RUNTIME_DIR is not set: a private folder under {tempfile.gettempdir()} is used"
+        )
+    if not os.access(runtime, os.W_OK | os.X_OK):
+        return Check(
+            "sockets", "note", f"XDG_RUNTIME_DIR={runtime} cannot be written", "unset it; it is of another user"
+        )
+    long = len(os.fsencode(runtime)) + len("/refeed-tui/") + 32 > LONGEST_SOCKET
+    return Check("sockets", "note" if long else "ok", runtime, "the path is long; /tmp is used" if long else "")
+
+
+def logout() -> Check:
+    """Whether a detached worker outlives the login session."""
+    if not Path("/run/systemd/system").is_dir():
+        if Path("/.dockerenv").exists() or Path("/run/.containerenv").exists():
+            return Check(
+                "logout", "note", "a container: stopping it ends every worker", "`refeed-tui resume` continues"
+            )
+        return Check("logout", "ok", "no systemd: detached workers outlive the login")
+    kill = _run("busctl", "get-property", "org.freedesktop.login1", "/org/freedesktop/login1",
+                "org.freedesktop.login1.Manager", "KillUserProcesses")  # fmt: skip
+    linger = _run("loginctl", "show-user", str(os.getuid()), "--property=Linger")
+    if kill == "b true" and linger != "Linger=yes":
+        return Check("logout", "problem", "systemd ends detached workers at logout", "loginctl enable-linger")
+    if kill is None:
+        return Check("logout", "note", "systemd did not answer", "if workers end at logout: loginctl enable-linger")
+    return Check("logout", "ok", "detached workers outlive the login")
+
+
+def terminal() -> Check:
+    """What the dashboard would find."""
+    if not sys.stdout.isatty():
+        return Check("terminal", "ok", "stdout is not a terminal: plain text is used")
+    columns, rows = shutil.get_terminal_size()
+    letters = "UTF-8" if speaks_unicode() else "ASCII"
+    found = f"TERM={os.environ.get('TERM', '')}, {columns}x{rows}, {letters}"
+    if os.environ.get("TERM", "") in {"", "dumb"}:
+        return Check("terminal", "note", found, "plain lines are used")
+    if columns < NARROW[0] or rows < NARROW[1]:
+        return Check("terminal", "note", found, f"the dashboard wants at least {NARROW[0]}x{NARROW[1]}")
+    return Check("terminal", "ok", found)
+
+
+CHECKS: Final[tuple[Callable[[], Check], ...]] = (
+    python,
+    one_house,
+    sole_owner,
+    dependencies,
+    embedded_engine,
+    gpus,
+    vllm_engine,
+    session_home,
+    sockets,
+    logout,
+    terminal,
+)
+
+
+def examine() -> list[Check]:
+    """Run every check, in the order of what a campaign needs first."""
+    return [check() for check in CHECKS]

@@ -1,0 +1,129 @@
+"""Following a session in plain lines: its journal and its lock, never the worker's memory."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from sessions.journal import Follower
+from tui import errors
+from tui.console import say, warn
+from tui.plaintext import one_line
+from tui.progress import Teller
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sessions.store import SessionFolder
+
+POLL: Final = 0.1
+SILENCE: Final = 1.7  # with one poll more it stays under the promised 2 s
+PAUSED_SILENCE: Final = 60.0
+LET_GO: Final = 10.0  # for the worker to free its lock after its last event
+LOG_LINES: Final = 12
+LOG_BYTES: Final = 32_768
+EXIT_CODES: Final = 256
+
+
+def last_lines(log: Path, wanted: int = LOG_LINES) -> list[str]:
+    """The last safe, non-empty lines of a worker's log; none when there is no log."""
+    try:
+        with log.open("rb") as file:
+            file.seek(0, 2)
+            file.seek(max(0, file.tell() - LOG_BYTES))
+            tail = file.read().decode("utf-8", errors="replace")
+    except OSError:
+        return []
+    kept = deque((one_line(line.rstrip(), 200) for line in tail.split("\n") if line.strip()), maxlen=wanted)
+    return list(kept)
+
+
+class PlainFollower:
+    """Prints a session's events until its run ends, its worker dies, or somebody interrupts.
+
+    Attributes:
+        teller: what was heard so far.
+    """
+
+    def __init__(self, folder: SessionFolder) -> None:
+        """Prepare to follow; nothing is read yet."""
+        registration = folder.registration()
+        self.folder = folder
+        self.teller = Teller(registration.campaign())
+        self._journal = Follower(folder.journal_path, registration.digest)
+        self._heard_at = self._said_at = time.monotonic()
+
+    def run(self) -> int:
+        """Follow to the end and return the run's exit code.
+
+        Raises:
+            RefeedError: kind "integrity" when the journal is damaged.
+        """
+        with self._journal:
+            while True:
+                live = self.folder.live()  # asked before the poll, so that a dead worker's last events are read
+                self._poll()
+                if not live:
+                    return self._end()
+                if self.teller.ended is not None and time.monotonic() - self._heard_at > LET_GO:
+                    return self._end()
+                self._fill_silence()
+                time.sleep(POLL)
+
+    def _poll(self) -> None:
+        for event in self._journal.poll():
+            self._heard_at = time.monotonic()
+            for line in self.teller.hear(event):
+                self._say(line)
+
+    def _say(self, line: str) -> None:
+        say(line)
+        self._said_at = time.monotonic()
+
+    def _fill_silence(self) -> None:
+        now = time.monotonic()
+        patience = PAUSED_SILENCE if self.teller.paused else SILENCE
+        if self.teller.ended is None and now - self._said_at >= patience:
+            self._say(self.teller.now(now - self._heard_at))
+
+    def _end(self) -> int:
+        ended = self.teller.ended
+        if ended is None:
+            self._tell_death()
+            return errors.FAILED
+        if ended.exit_code != errors.DONE:
+            warn(f"refeed-tui: session {self.folder.id} {ended.state}: {one_line(ended.reason, 300)}")
+        return ended.exit_code if 0 <= ended.exit_code < EXIT_CODES else errors.FAILED
+
+    def _tell_death(self) -> None:
+        tail = last_lines(self.folder.log_path)
+        if tail:
+            say("last lines of worker.log:")
+            for line in tail:
+                say(f"  {line}")
+        warn(
+            f"refeed-tui: session {self.folder.id} was interrupted: its worker died without ending it; "
+            f"`refeed-tui resume {self.folder.id}` continues it, its log is {one_line(str(self.folder.log_path))}"
+        )
+
+
+def follow(folder: SessionFolder) -> int:
+    """Follow a session in plain lines; an interrupt detaches and leaves the campaign alone.
+
+    Returns:
+        the exit code of the run.
+
+    Raises:
+        KeyboardInterrupt: after saying how to come back.
+    """
+    follower = PlainFollower(folder)
+    try:
+        return follower.run()
+    except KeyboardInterrupt:
+        if follower.teller.ended is None:
+            say()
+            say(f"detached; session {folder.id} goes on.")
+            say(f"  come back:  refeed-tui attach {folder.id}")
+            say(f"  stop it:    refeed-tui abort {folder.id}")
+        raise
