@@ -1,0 +1,80 @@
+"""E-processes over whole arrays, and the lower bounds that come from them.
+
+The bounds are one-sided at level 1 - alpha and valid at every look: the largest m at which the same process, run on
+x - m, stands at 1/alpha now. Each process falls as m rises, so bisection finds it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final, Literal
+
+import numpy as np
+
+from stats.eprocess import LAMBDAS, t_process_log
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+Process = Literal["symmetry", "betting", "t_e"]
+
+_LN2: Final = math.log(2.0)
+_BISECTIONS: Final = 60
+
+
+def symmetry_path(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Logarithm of E after each of the problems on the last axis, float64 of x's shape."""
+    rates = np.array(LAMBDAS).reshape((-1,) + (1,) * x.ndim)
+    total = np.cumsum(_LN2 - np.logaddexp(0.0, -2.0 * rates * x), axis=-1)
+    top = total.max(axis=0)
+    return np.asarray(top + np.log(np.mean(np.exp(total - top), axis=0)))
+
+
+def betting_path(x: NDArray[np.float64], alpha: float = 0.05, m: float = 0.0) -> NDArray[np.float64]:
+    """Logarithm of the betting process against E[x] <= m after each of the problems on the last axis.
+
+    Args:
+        x: float64 [..., T], in [-1, 1].
+        alpha: level that tunes the bets.
+        m: null mean, in (-1, 1).
+    """
+    y, null = (x + 1.0) / 2.0, (m + 1.0) / 2.0
+    t = np.arange(1, x.shape[-1] + 1, dtype=np.float64)
+    mean = (0.5 + np.cumsum(y, axis=-1)) / (t + 1)
+    variance = (0.25 + np.cumsum((y - mean) ** 2, axis=-1)) / (t + 1)
+    before = np.concatenate([np.full((*x.shape[:-1], 1), 0.25), variance[..., :-1]], axis=-1)
+    bet = np.minimum(np.sqrt(2.0 * -math.log(alpha) / (before * t * np.log1p(t))), 0.9 / null)
+    return np.asarray(np.cumsum(np.log1p(bet * (y - null)), axis=-1))
+
+
+def t_log_e(x: NDArray[np.float64], *, one_sided: bool = True) -> float:
+    """Logarithm of the t e-process on all of x, float64 [T]."""
+    return t_process_log(len(x), float(x.sum()), float(np.sum(x * x)), one_sided=one_sided)
+
+
+def lower_bound(x: NDArray[np.float64], process: Process, alpha: float = 0.05) -> float | None:
+    """Largest m at which the process on x - m stands at 1/alpha or more; None where no m in (-1, 1) does.
+
+    Args:
+        x: float64 [T], informative problems in order.
+        process: which one.
+        alpha: one-sided level.
+    """
+    if len(x) == 0:
+        return None
+    processes: dict[Process, Callable[[float], float]] = {
+        "symmetry": lambda m: float(symmetry_path(x - m)[-1]),
+        "betting": lambda m: float(betting_path(x, alpha, m)[-1]),
+        "t_e": lambda m: t_log_e(x - m),
+    }
+    log_e, need = processes[process], -math.log(alpha)
+    # never above the mean: there every process is at most about 1
+    low, high = -1.0 + 1e-9, min(float(x.mean()), 1.0 - 1e-9)
+    if low >= high or log_e(low) < need:
+        return None
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if log_e(middle) >= need else (low, middle)
+    return low
