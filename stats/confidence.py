@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
-from stats.eprocess import LAMBDAS, t_process_log
+from stats.eprocess import LAMBDAS, MIXTURE
+from stats.special import t_cdfs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,9 +50,31 @@ def betting_path(x: NDArray[np.float64], alpha: float = 0.05, m: float = 0.0) ->
     return np.asarray(np.cumsum(np.log1p(bet * (y - null)), axis=-1))
 
 
-def t_log_e(x: NDArray[np.float64], *, one_sided: bool = True) -> float:
-    """Logarithm of the t e-process on all of x, float64 [T]."""
-    return t_process_log(len(x), float(x.sum()), float(np.sum(x * x)), one_sided=one_sided)
+def t_path(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Logarithm of the one-sided t e-process after each of the problems on the last axis, float64 of x's shape."""
+    n = np.arange(1, x.shape[-1] + 1, dtype=np.float64)
+    total, square = np.cumsum(x, axis=-1), np.cumsum(x * x, axis=-1)
+    started = square > 0
+    whole = np.where(started, (n + MIXTURE) * square, 1.0)
+    rest = np.where(started, whole - total**2, 1.0)
+    two_sided = 0.5 * np.log(MIXTURE / (n + MIXTURE)) + n / 2 * np.log(whole / rest)
+    below = t_cdfs(n, total * np.sqrt(n / rest))
+    logs = two_sided + _LN2 + np.log(below, out=np.full_like(below, -np.inf), where=below > 0)
+    return np.where(started, logs, 0.0)
+
+
+def plain_t_path(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The plain t after each of the problems on the last axis; NaN below two problems or while all x are equal.
+
+    Equality is decided by the range of the floats here, which serves simulations; `PlainT` decides it on integers.
+    """
+    n = np.arange(1, x.shape[-1] + 1, dtype=np.float64)
+    mean = np.cumsum(x, axis=-1) / n
+    deviation = np.maximum(np.cumsum(x * x, axis=-1) - n * mean**2, 0.0)
+    differ = np.maximum.accumulate(x, axis=-1) > np.minimum.accumulate(x, axis=-1)
+    usable = differ & (deviation > 0)
+    variance = np.where(usable, deviation, 1.0) / np.maximum(n - 1, 1)
+    return np.where(usable, mean * np.sqrt(n / variance), np.nan)
 
 
 def lower_bound(x: NDArray[np.float64], process: Process, alpha: float = 0.05) -> float | None:
@@ -67,7 +90,7 @@ def lower_bound(x: NDArray[np.float64], process: Process, alpha: float = 0.05) -
     processes: dict[Process, Callable[[float], float]] = {
         "symmetry": lambda m: float(symmetry_path(x - m)[-1]),
         "betting": lambda m: float(betting_path(x, alpha, m)[-1]),
-        "t_e": lambda m: t_log_e(x - m),
+        "t_e": lambda m: float(t_path(x - m)[-1]),
     }
     log_e, need = processes[process], -math.log(alpha)
     # never above the mean: there every process is at most about 1

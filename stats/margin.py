@@ -40,8 +40,8 @@ class Margin:
 
 
 def margin(table: PivotTable, condition: Condition = "common", cut: float = CUT) -> Margin:
-    """Split the eligible pivots at `cut` nats of margin; a pivot at the cut is in the upper bucket."""
-    mask = eligible(table.net, condition)
+    """Split the eligible pivots at `cut` nats of margin; at the cut is upper, without a margin neither."""
+    mask = eligible(table.net, condition) & ~np.isnan(table.margin)
     found = changes(table.net[mask]).disagree.astype(np.int64)
     upper = table.margin[mask] >= cut
     group, problems = table.group[mask], len(table.problems)

@@ -51,3 +51,13 @@ def log_beta(a: float, b: float) -> float:
 def incomplete_beta(a: float, b: float, x: float) -> float:
     """Regularised incomplete beta function I_x(a, b)."""
     return float(_special().betainc(a, b, x))
+
+
+def t_cdfs(df: Any, t: Any) -> Any:
+    """Student's cumulative distribution, elementwise over arrays."""
+    return _special().stdtr(df, t)
+
+
+def t_quantiles(df: Any, level: float) -> Any:
+    """The `level` quantiles of Student's distribution for an array of degrees of freedom."""
+    return _special().stdtrit(df, level)
