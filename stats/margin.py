@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from stats.disagreement import Condition
     from stats.table import PivotTable
 
+__all__ = ["CUT", "Bucket", "Contrast", "Margin", "margin"]
+
 CUT: Final = 0.3
 """Nats between the two buckets of the paper."""
 

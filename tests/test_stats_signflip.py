@@ -1,0 +1,89 @@
+"""The sign-flip test: against plain enumeration on exact fractions, at its limits, and by its size."""
+
+from __future__ import annotations
+
+import itertools
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stats.signflip import EXACT_LIMIT, sign_flip, sign_flip_mean, sign_flip_pooled
+
+
+def enumerated(values: list[Fraction]) -> int:
+    """Assignments of signs whose sum reaches the observed one, one by one."""
+    total = sum(values, Fraction(0))
+    signs = itertools.product((-1, 1), repeat=len(values))
+    return sum(sum((s * v for s, v in zip(sign, values, strict=True)), Fraction(0)) >= total for sign in signs)
+
+
+PROBLEMS = st.lists(st.tuples(st.integers(1, 97), st.integers(-97, 97)), min_size=1, max_size=9)
+
+
+@given(PROBLEMS)
+@settings(deadline=None)
+def test_counts_equal_plain_enumeration(problems: list[tuple[int, int]]) -> None:
+    """Both statistics, ties included, for any sizes; the common multiple of nine sizes outgrows 32 bits."""
+    n = np.array([size for size, _ in problems])
+    d = np.array([max(-size, min(size, value)) for size, value in problems])
+    kept = [(int(a), int(b)) for a, b in zip(d, n, strict=True) if a != 0]
+    assert sign_flip_mean(d, n).count == enumerated([Fraction(a, b) for a, b in kept])
+    assert sign_flip_pooled(d, n).count == enumerated([Fraction(a) for a, _ in kept])
+
+
+@given(st.lists(st.integers(-5, 5).filter(bool), min_size=1, max_size=9), st.sampled_from([1, 10**9, 10**17, 10**40]))
+@settings(deadline=None)
+def test_the_size_of_the_integers_does_not_matter(weights: list[int], scale: int) -> None:
+    """Scaling all weights keeps every tie, also where sums need several machine words."""
+    assert sign_flip([weight * scale for weight in weights]).count == enumerated([Fraction(w) for w in weights])
+
+
+def test_a_tie_that_floats_break_is_a_tie() -> None:
+    """1/10 + 2/10 = 3/10: in floats .1 + .2 - .3 is above zero, and the count would be off."""
+    d, n = np.array([1, 2, 3]), np.array([10, 10, 10])
+    assert sign_flip_mean(np.array([1, 2, -3]), n).count == enumerated(
+        [Fraction(1, 10), Fraction(2, 10), Fraction(-3, 10)]
+    )
+    assert sign_flip_mean(d, n).count == 1
+
+
+def test_all_positive_reaches_the_smallest_p() -> None:
+    """With m problems all worse: p = 2^-m, and that is the smallest possible."""
+    found = sign_flip_pooled(np.full(7, 2), np.full(7, 9))
+    assert (found.p, found.smallest, found.exact) == (2**-7, 2**-7, True)
+
+
+def test_nothing_to_flip_has_p_one_and_no_problem_has_none() -> None:
+    """All differences zero: every assignment is the observed one. No informative problem: no test."""
+    assert sign_flip_mean(np.zeros(3, dtype=np.int64), np.array([2, 3, 4])).p == 1.0
+    found = sign_flip_mean(np.zeros(3, dtype=np.int64), np.zeros(3, dtype=np.int64))
+    assert (found.p, found.why) == (None, "no eligible pivots")
+
+
+def test_exact_up_to_the_limit_and_seeded_monte_carlo_beyond() -> None:
+    """40 nonzero problems are counted; 41 are drawn, the same for the same seed, close to the count they estimate."""
+    rng = np.random.default_rng(3)
+    n = rng.integers(5, 41, EXACT_LIMIT + 1)
+    d = np.where(rng.random(EXACT_LIMIT + 1) < 0.6, 1, -1) * rng.integers(1, 5, EXACT_LIMIT + 1)
+    exact, drawn = sign_flip_mean(d[:-1], n[:-1]), sign_flip_mean(d, n, seed=5)
+    assert (exact.exact, drawn.exact) == (True, False)
+    assert drawn == sign_flip_mean(d, n, seed=5)
+    assert drawn.why == "Monte Carlo: 100000 draws, seed 5"
+    assert exact.p is not None
+    # one more tiny weight hardly moves the distribution
+    nearly = sign_flip([*(int(w) * 1000 for w in d[:-1]), 1], seed=5)
+    assert nearly.p == pytest.approx(sign_flip_pooled(d[:-1], n[:-1]).p, abs=0.15)
+    assert nearly.p is not None
+    assert nearly.p > 0
+
+
+def test_size_is_at_most_nominal() -> None:
+    """Under random signs p <= .05 happens at most 5% of the time (exactly, but for simulation error)."""
+    rng = np.random.default_rng(4)
+    n = rng.integers(5, 41, 12)
+    size = rng.integers(1, 6, 12)
+    p = [sign_flip_mean(size * rng.choice([-1, 1], 12), n).p for _ in range(2000)]
+    assert np.mean([value is not None and value <= 0.05 for value in p]) <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 2000)
