@@ -1,0 +1,90 @@
+"""Cache checks of a campaign, counted: pivots with three ended passes, plus failures, which stay whatever follows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sessions.columns import COUNTS, VERIFIED, PivotColumns
+from stats.cache import CacheTally
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from sessions.events import CacheFailure, Pivot
+
+
+class CacheChecks:
+    """Running count of cache checks.
+
+    A pivot that an interrupted attempt verified and a later attempt measures again is one check, so pivots are settled
+    when their problem closes. A failure is never taken back: a retry after one is a retry.
+
+    Attributes:
+        failed: each failure in words, by (problem, attempt, rollout, position); rollout None, and the event's seq for
+            the position, where no single pivot is to blame.
+    """
+
+    def __init__(self, pivots: PivotColumns) -> None:
+        """Count over these pivots."""
+        self.failed: dict[tuple[int, int, int | None, int], str] = {}
+        self._pivots = pivots
+        self._ledger = 0
+        self._counts = 0
+        self._unknown = 0
+
+    def pivot_failed(self, pivot: Pivot) -> None:
+        """A pivot was recorded as failed; its CacheFailure, if there was one, is the same failure."""
+        key = (pivot.problem, pivot.attempt, pivot.rollout, pivot.position)
+        self.failed.setdefault(key, _sentence(pivot.problem, pivot.rollout, pivot.position, pivot.cache.reason))
+
+    def failure(self, event: CacheFailure) -> None:
+        """A request failed; several of one pivot are one failure."""
+        known = event.rollout is not None and event.position is not None
+        place = event.position if known and event.position is not None else event.seq
+        key = (event.problem, event.attempt, event.rollout if known else None, place)
+        self.failed.setdefault(key, _sentence(event.problem, event.rollout, event.position, event.reason))
+
+    def settle(self, rows: Iterable[int]) -> None:
+        """The problem of these pivots closed."""
+        ledger, counts, unknown = self._count(rows)
+        self._ledger += ledger
+        self._counts += counts
+        self._unknown += unknown
+
+    def tally(self, waiting: Iterable[int]) -> CacheTally:
+        """All checks so far.
+
+        Args:
+            waiting: rows of pivots whose problem has not closed.
+        """
+        ledger, counts, unknown = self._count(waiting)
+        ledger, counts = ledger + self._ledger, counts + self._counts
+        return CacheTally(
+            checked=ledger + counts + len(self.failed),
+            verified=ledger + counts,
+            not_instrumented=unknown + self._unknown,
+            ledger=ledger,
+            counts=counts,
+            failures=tuple(self.failed.values()),
+        )
+
+    def _count(self, rows: Iterable[int]) -> tuple[int, int, int]:
+        """Of pivots that did not fail: verified by ledger, verified by counts, not instrumented."""
+        ledger = counts = unknown = 0
+        for row in rows:
+            if self._pivots.cell(row, "cache") != VERIFIED:
+                unknown += 1
+            elif self._pivots.cell(row, "proof") == COUNTS:
+                counts += 1
+            else:
+                ledger += 1
+        return ledger, counts, unknown
+
+
+def _sentence(problem: int, rollout: int | None, position: int | None, reason: str) -> str:
+    where = f"problem {problem}"
+    if rollout is not None:
+        where += f", rollout {rollout}"
+    if position is not None:
+        where += f", position {position}"
+    return f"{where}: {reason or 'cache check failed'}"

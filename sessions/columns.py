@@ -1,0 +1,226 @@
+"""Every pivot of a journal as columns of numbers, in the order of their events.
+
+A hundred thousand pivots are a hundred thousand rows of a table that is scrolled and sorted, and the input of every
+statistic; as objects they would take minutes of the collector's time and a gigabyte. Rows are only ever added.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING, Final, Literal, get_args
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from sessions.events import Arm, PassResult, Pivot
+
+UNKNOWN: Final = -1
+_NAN: Final = float("nan")
+
+Whole = Literal[
+    "seq",
+    "problem",
+    "attempt",
+    "rollout",
+    "position",
+    "index",
+    "k",
+    "net_exact1",
+    "net_exact2",
+    "net_refeed",
+    "actual_exact1",
+    "actual_exact2",
+    "actual_refeed",
+    "alternative_exact1",
+    "alternative_exact2",
+    "alternative_refeed",
+    "correct",
+    "cache",
+    "proof",
+    "hit_tokens",
+    "decode_tokens",
+    "twins",
+    "diverged_exact2",
+    "diverged_refeed",
+    "actual",
+    "alternative",
+    "rank",
+]
+Real = Literal[
+    "margin",
+    "given_delta_exact2",
+    "given_delta_refeed",
+    "probe_exact1_actual",
+    "probe_exact1_alternative",
+    "probe_exact2_actual",
+    "probe_exact2_alternative",
+    "probe_refeed_actual",
+    "probe_refeed_alternative",
+    "actual_logprob",
+    "alternative_logprob",
+    "mono",
+]
+WHOLE: Final[dict[str, int]] = {name: place for place, name in enumerate(get_args(Whole))}
+REAL: Final[dict[str, int]] = {name: place for place, name in enumerate(get_args(Real))}
+
+# Values of the column `cache`, and of `proof`.
+VERIFIED: Final = 0
+FAILED: Final = 1
+NOT_INSTRUMENTED: Final = 2
+_CACHE: Final = {"verified": VERIFIED, "failed": FAILED, "not_instrumented": NOT_INSTRUMENTED}
+LEDGER: Final = 0
+COUNTS: Final = 1
+_PROOF: Final = {"ledger": LEDGER, "counts": COUNTS, None: UNKNOWN}
+
+
+def _logprob(arm: Arm) -> float:
+    return _NAN if arm.probe is None else arm.probe.first_logprob
+
+
+def _diverged(exact1: PassResult, other: PassResult) -> int:
+    """1 where an arm left exact-1's probe tokens, 0 where none did, UNKNOWN where a probe or its tokens are absent."""
+    if other.probe_diverged is not None:
+        return int(other.probe_diverged)
+    found = 0
+    for one, two in ((exact1.actual.probe, other.actual.probe), (exact1.alternative.probe, other.alternative.probe)):
+        if one is None or two is None or not one.tokens or not two.tokens:
+            return UNKNOWN
+        if one.tokens != two.tokens:
+            found = 1
+    return found
+
+
+def _known(value: int | None) -> int:
+    return UNKNOWN if value is None else value
+
+
+def _right(arm: Arm) -> int:
+    return UNKNOWN if arm.correct is None else arm.correct
+
+
+class PivotColumns:
+    """Columns of every Pivot event, whether it is evidence or not.
+
+    Attributes:
+        texts: (actual, alternative) token text by row.
+    """
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self.texts: list[tuple[str, str]] = []
+        self._whole = array("q")
+        self._real = array("d")
+        self._tables: tuple[int, NDArray[np.int64], NDArray[np.float64]] | None = None
+
+    def __len__(self) -> int:
+        """Rows."""
+        return len(self.texts)
+
+    def append(self, pivot: Pivot) -> int:
+        """Add a pivot and return its row."""
+        one, two, three, cache = pivot.exact1, pivot.exact2, pivot.refeed, pivot.cache
+        # in the order of Whole, then of Real; one call each keeps a row at a few microseconds
+        self._whole.extend(
+            (
+                pivot.seq,
+                pivot.problem,
+                pivot.attempt,
+                pivot.rollout,
+                pivot.position,
+                pivot.index,
+                pivot.k,
+                one.net,
+                two.net,
+                three.net,
+                _right(one.actual),
+                _right(two.actual),
+                _right(three.actual),
+                _right(one.alternative),
+                _right(two.alternative),
+                _right(three.alternative),
+                pivot.correct,
+                _CACHE[cache.state],
+                _PROOF[cache.proof],
+                _known(cache.hit_tokens),
+                _known(cache.decode_tokens),
+                one.twins + two.twins + three.twins,
+                _diverged(one, two),
+                _diverged(one, three),
+                _known(pivot.actual),
+                _known(pivot.alternative),
+                _known(pivot.rank),
+            )
+        )
+        self._real.extend(
+            (
+                pivot.margin,
+                _NAN if two.probe_delta is None else two.probe_delta,
+                _NAN if three.probe_delta is None else three.probe_delta,
+                _logprob(one.actual),
+                _logprob(one.alternative),
+                _logprob(two.actual),
+                _logprob(two.alternative),
+                _logprob(three.actual),
+                _logprob(three.alternative),
+                _NAN if pivot.actual_logprob is None else pivot.actual_logprob,
+                _NAN if pivot.alternative_logprob is None else pivot.alternative_logprob,
+                pivot.mono,
+            )
+        )
+        self.texts.append((pivot.actual_text, pivot.alternative_text))
+        return len(self.texts) - 1
+
+    def whole(self, name: Whole) -> NDArray[np.int64]:
+        """A column of integers, int64 [rows]; UNKNOWN where a value is not known. Read only."""
+        return self._arrays()[0][:, WHOLE[name]]
+
+    def real(self, name: Real) -> NDArray[np.float64]:
+        """A column of floats, float64 [rows]; NaN where a value is not known. Read only."""
+        return self._arrays()[1][:, REAL[name]]
+
+    def wholes(self, *names: Whole) -> NDArray[np.int64]:
+        """Several columns of integers side by side, int64 [rows, names]."""
+        return self._arrays()[0][:, [WHOLE[name] for name in names]]
+
+    def reals(self, *names: Real) -> NDArray[np.float64]:
+        """Several columns of floats side by side, float64 [rows, names]."""
+        return self._arrays()[1][:, [REAL[name] for name in names]]
+
+    def arm_deltas(self) -> NDArray[np.float64]:
+        """|First-token logprob - exact-1's| by comparison (exact-2, re-feed) and arm, nats, float64 [rows, 2, 2].
+
+        NaN where either probe is absent. Differences of float32 values, taken in float64 as the published records do.
+        """
+        exact1 = self.reals("probe_exact1_actual", "probe_exact1_alternative")
+        exact2 = self.reals("probe_exact2_actual", "probe_exact2_alternative")
+        refeed = self.reals("probe_refeed_actual", "probe_refeed_alternative")
+        return np.abs(np.stack([exact2, refeed], axis=1) - exact1[:, None, :])
+
+    def deltas(self) -> NDArray[np.float64]:
+        """Larger of a comparison's two arm deltas, nats, float64 [rows, 2]; an import's own figure where it has one."""
+        given = self.reals("given_delta_exact2", "given_delta_refeed")
+        largest: NDArray[np.float64] = self.arm_deltas().max(axis=2)  # NaN where either arm is
+        return np.where(np.isnan(given), largest, given)
+
+    def cell(self, row: int, name: Whole) -> int:
+        """One integer, without copying the columns."""
+        return self._whole[row * len(WHOLE) + WHOLE[name]]
+
+    def nets(self, rows: list[int]) -> NDArray[np.int64]:
+        """Net counts of some rows, int64 [rows, 3], by pass."""
+        first = WHOLE["net_exact1"]
+        width = len(WHOLE)
+        found = [self._whole[row * width + first : row * width + first + 3] for row in rows]
+        return np.array(found, dtype=np.int64).reshape(-1, 3)
+
+    def _arrays(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Copies, made once for each length: a view would forbid the arrays to grow."""
+        if self._tables is None or self._tables[0] != len(self):
+            whole = np.array(self._whole, dtype=np.int64).reshape(-1, len(WHOLE))
+            real = np.array(self._real, dtype=np.float64).reshape(-1, len(REAL))
+            for table in (whole, real):
+                table.flags.writeable = False
+            self._tables = (len(self), whole, real)
+        return self._tables[1], self._tables[2]
