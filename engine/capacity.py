@@ -1,0 +1,106 @@
+"""Will the trunks' blocks last until their passes have read them?
+
+The safe rule: the blocks that are allocated between two touches of a trunk must be fewer than the blocks there are,
+less one (the engine's null block), less the trunks' own. Worst cases are taken: every continuation at its limit.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from engine.backend import EngineInfo
+    from sessions.spec import CampaignSpec
+
+DEFAULT_WAVE: Final = 4
+# A screen drops most candidates, and trunks are latency-bound: look at more of them together.
+DEFAULT_SCREEN_WAVE: Final = 12
+
+
+@dataclass(frozen=True, slots=True)
+class PassCost:
+    """KV blocks that one problem's passes allocate at worst.
+
+    Attributes:
+        trunks: blocks of its trunks.
+        resume: blocks that one exact pass allocates.
+        refeed: blocks that the re-feed pass allocates.
+    """
+
+    trunks: int
+    resume: int
+    refeed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """How many problems' trunks the cache can hold until they are measured.
+
+    Attributes:
+        width: problems, at least 1.
+        needed: KV blocks that their trunks must keep.
+        allocated: KV blocks that may be allocated between two touches of a trunk.
+        there: KV blocks in all.
+        reason: why the width is what it is.
+    """
+
+    width: int
+    needed: int
+    allocated: int
+    there: int
+    reason: str
+
+
+def worst_cost(spec: CampaignSpec, block: int, trunk_lengths: Sequence[int]) -> PassCost:
+    """Blocks that one problem needs at worst.
+
+    Args:
+        spec: the registered settings.
+        block: KV block size, tokens.
+        trunk_lengths: tokens of each trunk with its prompt, real or longest possible.
+    """
+    trunks = sum(math.ceil(length / block) for length in trunk_lengths)
+    tail = spec.boundary_slack + 1
+    continuation = math.ceil((tail + spec.max_cont_tokens) / block)
+    probe = math.ceil((tail + spec.probe_tokens) / block)
+    pivots = len(trunk_lengths) * spec.max_pivots
+    resume = pivots * 2 * (spec.k * continuation + probe)
+    return PassCost(trunks=trunks, resume=resume, refeed=resume + trunks)
+
+
+def fit(costs: Sequence[PassCost], info: EngineInfo, wanted: int, why: str) -> Capacity:
+    """Return how many of the problems, in order, the cache can hold; at least one.
+
+    Args:
+        costs: worst cost of each problem, in the order they will be measured.
+        info: the engine's blocks.
+        wanted: at most so many.
+        why: the reason given when all wanted fit.
+    """
+    best: Capacity | None = None
+    for width in range(1, min(wanted, len(costs)) + 1):
+        chosen = costs[:width]
+        needed = sum(cost.trunks for cost in chosen)
+        waiting = sum(2 * cost.resume + cost.refeed for cost in chosen[:-1])
+        allocated = waiting + chosen[-1].resume
+        if best is not None and allocated >= info.num_blocks - 1 - needed:
+            return Capacity(
+                best.width, best.needed, best.allocated, best.there, f"more than {best.width} might not last"
+            )
+        reason = why if allocated < info.num_blocks - 1 - needed else "even one problem's trunks might not last"
+        best = Capacity(width, needed, allocated, info.num_blocks, reason)
+    assert best is not None
+    return best
+
+
+def wave_width(spec: CampaignSpec) -> tuple[int, str]:
+    """Return how many problems' trunks the spec wants generated together, and why."""
+    if spec.wave > 0:
+        return spec.wave, f"wave = {spec.wave}"
+    if spec.screen == "mixed":
+        return DEFAULT_SCREEN_WAVE, f"default of {DEFAULT_SCREEN_WAVE} candidates for a screen"
+    return DEFAULT_WAVE, f"default wave of {DEFAULT_WAVE}"

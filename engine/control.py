@@ -1,0 +1,70 @@
+"""What a person, a signal or a limit asks of a running campaign."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sessions.events import EndState
+
+
+@dataclass(frozen=True, slots=True)
+class StopRequest:
+    """Why a campaign must end now.
+
+    Attributes:
+        reason: one sentence, for the journal.
+        state: aborted by a person, interrupted by a signal, or stopped by a limit.
+        exit_code: of the worker.
+    """
+
+    reason: str
+    state: EndState
+    exit_code: int
+
+
+class Control:
+    """Requests to a running campaign; set from any thread or a signal handler, read by the campaign.
+
+    A stop takes effect within one engine step, a pause at the next problem.
+    """
+
+    def __init__(self) -> None:
+        """Start with nothing asked."""
+        self._stop: StopRequest | None = None
+        self._paused = False
+        self._changed = threading.Event()
+
+    @property
+    def stop_request(self) -> StopRequest | None:
+        """The first stop that was asked for."""
+        return self._stop
+
+    @property
+    def pause_requested(self) -> bool:
+        """Whether the campaign shall wait before its next problem."""
+        return self._paused
+
+    def stop(self, reason: str, state: EndState, exit_code: int) -> None:
+        """Ask for an end; the first request wins."""
+        if self._stop is None:
+            self._stop = StopRequest(reason, state, exit_code)
+        self._changed.set()
+
+    def pause(self) -> None:
+        """Ask to wait before the next problem."""
+        self._paused = True
+        self._changed.set()
+
+    def resume(self) -> None:
+        """Take a pause back."""
+        self._paused = False
+        self._changed.set()
+
+    def wait_while_paused(self) -> None:
+        """Block until the pause is taken back or a stop is asked for."""
+        while self._paused and self._stop is None:
+            self._changed.wait(timeout=1.0)
+            self._changed.clear()

@@ -1,0 +1,101 @@
+"""The worker's socket, over a real Unix socket."""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING
+
+import pytest
+
+from engine.controlsocket import Server, ask, socket_folder, socket_path
+from sessions.errors import RefeedError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A private runtime folder."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    return tmp_path
+
+
+def test_a_command_reaches_the_worker_and_its_answer_comes_back(runtime: Path) -> None:
+    """One line in, one line out."""
+    heard: list[str] = []
+
+    def handle(command: str) -> str:
+        heard.append(command)
+        return f"did {command}"
+
+    path = socket_path("s1")
+    assert path.is_relative_to(runtime)
+    server = Server(path, "s1", handle)
+    try:
+        answer = ask(path, "s1", "pause")
+    finally:
+        server.close()
+    assert (answer.ok, answer.text, heard) == (True, "did pause", ["pause"])
+    assert not path.exists()
+
+
+def test_nobody_listening_is_said_plainly(runtime: Path) -> None:
+    """A stale socket file refuses, and the error names the session."""
+    path = socket_path("gone")
+    dead = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    dead.bind(str(path))
+    dead.close()
+    with pytest.raises(RefeedError, match="worker of gone does not answer"):
+        ask(path, "gone", "abort")
+    server = Server(path, "gone", lambda _: "back")
+    assert ask(path, "gone", "status").text == "back"
+    server.close()
+    assert runtime.exists()
+
+
+@pytest.mark.usefixtures("runtime")
+def test_another_sessions_worker_is_not_obeyed() -> None:
+    """A socket that was reused by another session answers with its own id."""
+    path = socket_path("a")
+    server = Server(path, "b", lambda _: "ok")
+    try:
+        with pytest.raises(RefeedError, match="belongs to session b"):
+            ask(path, "a", "status")
+    finally:
+        server.close()
+
+
+@pytest.mark.usefixtures("runtime")
+def test_garbage_is_answered_and_the_server_goes_on() -> None:
+    """Hostile lines neither stop the server nor run anything."""
+    path = socket_path("s2")
+    server = Server(path, "s2", lambda _: "fine")
+    try:
+        for line in (b"\xff\x00\n", b"{" * 5000, b'{"command":"rm"}\n', b""):
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+                connection.settimeout(5)
+                connection.connect(str(path))
+                connection.sendall(line)
+                connection.shutdown(socket.SHUT_WR)
+                assert b'"ok":false' in connection.recv(8192)
+        assert ask(path, "s2", "status").text == "fine"
+    finally:
+        server.close()
+
+
+def test_an_open_folder_is_refused(runtime: Path) -> None:
+    """A socket folder that others can enter would let them command the worker."""
+    socket_folder().chmod(0o755)
+    with pytest.raises(RefeedError, match="only you can use"):
+        socket_folder()
+    assert runtime.exists()
+
+
+def test_a_path_that_no_socket_can_have_is_refused(runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unix sockets end at 107 bytes; the error says what to set."""
+    deep = runtime / ("x" * 120)
+    deep.mkdir()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(deep))
+    with pytest.raises(RefeedError, match="XDG_RUNTIME_DIR"):
+        socket_path("s3")
