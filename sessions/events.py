@@ -17,7 +17,7 @@ from msgspec import Meta
 PassName = Literal["exact-1", "exact-2", "re-feed"]
 ProofKind = Literal["ledger", "counts"]
 CacheState = Literal["verified", "failed", "not_instrumented"]
-EndState = Literal["finished", "stopped", "aborted", "failed"]
+EndState = Literal["finished", "stopped", "aborted", "interrupted", "failed"]
 Outcome = Literal["measured", "screened-out", "dropped"]
 
 # Bounds are checked when a journal is read: a stranger's numbers must fit the arrays that statistics take.
@@ -440,7 +440,7 @@ class Ended(Event, frozen=True, kw_only=True, gc=False, tag="ended"):
     """This run of the worker ended.
 
     Attributes:
-        state: finished, stopped (by its rule, hours or cost), aborted (cache check or user), failed.
+        state: finished; stopped (its rule, hours or cost); aborted (cache check or user); interrupted (signal); failed.
         exit_code: of the worker.
         reason: one sentence.
     """

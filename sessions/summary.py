@@ -60,7 +60,7 @@ class Summary(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     engine: str = ""
     source: str = ""
     paused: bool = False
-    ended: Literal["", "finished", "stopped", "aborted", "failed"] = ""
+    ended: Literal["", "finished", "stopped", "aborted", "interrupted", "failed"] = ""
     reason: str = ""
     closed: int = 0
     measured: int = 0

@@ -1,0 +1,78 @@
+"""Will trunk blocks last: the worst-case plan of a wave."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.backend import EngineInfo
+from engine.capacity import DEFAULT_SCREEN_WAVE, DEFAULT_WAVE, PassCost, fit, wave_width, worst_cost
+from sessions.spec import CampaignSpec
+
+INFO = EngineInfo(
+    engine="embedded",
+    model="m",
+    block_size=16,
+    num_blocks=1000,
+    max_model_len=512,
+    max_num_seqs=64,
+    vocab_size=512,
+    proof="ledger",
+    special_ids=frozenset(),
+    stop_ids=frozenset({0}),
+)
+COST = PassCost(trunks=10, resume=50, refeed=60)
+
+
+def test_worst_cost_counts_every_block_a_pass_may_allocate() -> None:
+    """2 trunks of 33 tokens are 6 blocks; 2 pivots x 2 arms x (2 x 4 + 1) = 36 blocks a resuming pass."""
+    spec = CampaignSpec(k=2, max_pivots=1, boundary_slack=2, max_cont_tokens=50, probe_tokens=8, rollouts=2)
+    assert worst_cost(spec, 16, [33, 33]) == PassCost(trunks=6, resume=36, refeed=42)
+
+
+def test_all_wanted_fit_in_a_large_cache() -> None:
+    """With room for everything the reason is the one given."""
+    capacity = fit([COST] * 4, INFO, 4, "wave = 4")
+    assert (capacity.width, capacity.needed, capacity.allocated) == (4, 40, 3 * 160 + 50)
+    assert capacity.reason == "wave = 4"
+
+
+def test_a_small_cache_narrows_the_wave_and_says_so() -> None:
+    """Blocks that may be allocated between two touches must stay below what is free beside the trunks."""
+    capacity = fit([COST] * 4, replace(INFO, num_blocks=250), 4, "wave = 4")
+    assert capacity.width == 2
+    assert "more than 2 might not last" in capacity.reason
+
+
+def test_one_problem_is_measured_even_where_it_might_not_last() -> None:
+    """The ledger will tell if it did not; the plan warns."""
+    capacity = fit([COST] * 4, replace(INFO, num_blocks=40), 4, "wave = 4")
+    assert capacity.width == 1
+    assert "might not last" in capacity.reason
+
+
+def test_the_registered_wave_wins_over_the_default() -> None:
+    """0 means the default, which is wider for a screen."""
+    assert wave_width(CampaignSpec())[0] == DEFAULT_WAVE
+    assert wave_width(CampaignSpec(screen="mixed"))[0] == DEFAULT_SCREEN_WAVE
+    assert wave_width(CampaignSpec(screen="mixed", wave=2))[0] == 2
+
+
+costs = st.builds(PassCost, st.integers(1, 50), st.integers(1, 400), st.integers(1, 500))
+
+
+@given(st.lists(costs, min_size=1, max_size=8), st.integers(2, 4000), st.integers(1, 10))
+def test_a_planned_wave_keeps_the_safe_rule(problems: list[PassCost], blocks: int, wanted: int) -> None:
+    """Whatever the costs, a width above 1 leaves fewer allocations than free blocks, and one more would not."""
+    info = replace(INFO, num_blocks=blocks)
+    capacity = fit(problems, info, wanted, "all")
+    assert 1 <= capacity.width <= min(wanted, len(problems))
+    if capacity.width > 1:
+        assert capacity.allocated < blocks - 1 - capacity.needed
+    if capacity.width < min(wanted, len(problems)):
+        wider = problems[: capacity.width + 1]
+        needed = sum(cost.trunks for cost in wider)
+        allocated = sum(2 * cost.resume + cost.refeed for cost in wider[:-1]) + wider[-1].resume
+        assert allocated >= blocks - 1 - needed
