@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from sessions.events import Outcome, PassEnded, Trunk
+from stats.live import ProblemTally
+
 if TYPE_CHECKING:
-    from sessions.events import EngineReady, Opened, Outcome, PassEnded, Trunk
-    from stats.live import ProblemTally
+    from sessions.events import EngineReady, Opened
 
 Stage = Literal["waiting", "trunks", "exact-1", "exact-2", "re-feed", "closed"]
 
