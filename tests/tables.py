@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -48,3 +49,12 @@ def table(
 def counted(refeed: int, floor: int, n: int) -> list[Net]:
     """A problem of n eligible pivots; `refeed` and `floor` of them disagree, on different pivots as far as possible."""
     return [(1, -1 if at >= n - floor else 1, 0 if at < refeed else 1) for at in range(n)]
+
+
+def first(evidence: PivotTable, problems: int) -> PivotTable:
+    """The table as it stood when that many problems had closed."""
+    closed = evidence.group < problems
+    columns = {
+        field.name: getattr(evidence, field.name)[closed] for field in fields(evidence) if field.name != "problems"
+    }
+    return PivotTable(problems=evidence.problems[:problems], **columns)

@@ -1,0 +1,47 @@
+"""What the statistics cost at start and at run time."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.published import published_folder
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+REPORT = """
+import sys, time
+from tests.published import pooled_main
+import stats.report, stats.planning, stats.difference, stats.joint, stats.live
+assert not [name for name in sys.modules if name.startswith("scipy")], "importing must not load scipy"
+table = pooled_main()
+started = time.perf_counter()
+stats.report.as_dict(stats.report.report(table))
+spent = time.perf_counter() - started
+stats.planning.plan(table)
+assert "scipy.stats" not in sys.modules, "scipy.stats costs most of a second"
+print(spent)
+"""
+
+
+def test_report_is_fast_and_never_imports_scipy_stats() -> None:
+    """Import loads no scipy; a first report with 20,000 draws is fast; scipy.stats is never loaded."""
+    environment = os.environ | {"REFEED_SHARED": str(published_folder().parent.parent)}
+    done = subprocess.run(
+        [sys.executable, "-c", REPORT], cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    # measured 0.13 s; five times that leaves room for a busy machine
+    assert float(done.stdout) < 0.65
+
+
+def test_no_module_mentions_scipy_stats() -> None:
+    """scipy.special only, in every package."""
+    sources = [path for name in ("stats", "sessions", "engine", "tui") for path in (REPOSITORY / name).rglob("*.py")]
+    assert len(sources) > 20
+    mentions = [
+        path for path in sources if "import scipy.stats" in (text := path.read_text()) or "scipy import stats" in text
+    ]
+    assert mentions == []
