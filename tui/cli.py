@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 
 # name -> module in tui.commands; the command there is called `command`, or NAME_command where a module has several.
 COMMANDS: Final[dict[str, str]] = {
+    "attach": "attach",
     "list": "list",
+    "report": "report",
+    "plan": "plan",
     "verify": "verify",
     "presets": "presets",
     "doctor": "doctor",

@@ -66,7 +66,7 @@ class PlainFollower:
                 self._poll()
                 if not live:
                     return self._end()
-                if self.teller.ended is not None and time.monotonic() - self._heard_at > LET_GO:
+                if self.teller.state.ended is not None and time.monotonic() - self._heard_at > LET_GO:
                     return self._end()
                 self._fill_silence()
                 time.sleep(POLL)
@@ -83,47 +83,32 @@ class PlainFollower:
 
     def _fill_silence(self) -> None:
         now = time.monotonic()
-        patience = PAUSED_SILENCE if self.teller.paused else SILENCE
-        if self.teller.ended is None and now - self._said_at >= patience:
+        patience = PAUSED_SILENCE if self.teller.state.paused else SILENCE
+        if self.teller.state.ended is None and now - self._said_at >= patience:
             self._say(self.teller.now(now - self._heard_at))
 
     def _end(self) -> int:
-        ended = self.teller.ended
+        ended = self.teller.state.ended
         if ended is None:
-            self._tell_death()
             return errors.FAILED
-        if ended.exit_code != errors.DONE:
-            warn(f"refeed-tui: session {self.folder.id} {ended.state}: {one_line(ended.reason, 300)}")
         return ended.exit_code if 0 <= ended.exit_code < EXIT_CODES else errors.FAILED
 
-    def _tell_death(self) -> None:
+    def say_end(self) -> None:
+        """Say on stderr what went wrong, if anything did; called last, so that it stands where one looks."""
+        ended = self.teller.state.ended
+        if ended is None:
+            self._say_death()
+        elif ended.exit_code != errors.DONE:
+            warn(f"refeed-tui: session {self.folder.id} {ended.state}: {one_line(ended.reason, 300)}")
+
+    def _say_death(self) -> None:
         tail = last_lines(self.folder.log_path)
         if tail:
-            say("last lines of worker.log:")
+            say()
+            say("The last lines of worker.log:")
             for line in tail:
                 say(f"  {line}")
         warn(
             f"refeed-tui: session {self.folder.id} was interrupted: its worker died without ending it; "
             f"`refeed-tui resume {self.folder.id}` continues it, its log is {one_line(str(self.folder.log_path))}"
         )
-
-
-def follow(folder: SessionFolder) -> int:
-    """Follow a session in plain lines; an interrupt detaches and leaves the campaign alone.
-
-    Returns:
-        the exit code of the run.
-
-    Raises:
-        KeyboardInterrupt: after saying how to come back.
-    """
-    follower = PlainFollower(folder)
-    try:
-        return follower.run()
-    except KeyboardInterrupt:
-        if follower.teller.ended is None:
-            say()
-            say(f"detached; session {folder.id} goes on.")
-            say(f"  come back:  refeed-tui attach {folder.id}")
-            say(f"  stop it:    refeed-tui abort {folder.id}")
-        raise

@@ -8,50 +8,75 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from tui.numbers import e_value, interval, nats, number, ordinal, p_value, percent, points
+from stats.notes import all_notes
+from tui.numbers import NONE, count, e_value, interval, nats, number, ordinal, p_value, percent, points
 from tui.plaintext import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from rich.console import RenderableType
 
     from stats.cache import CacheTally
+    from stats.contrast import Contrast
+    from stats.difference import Difference
     from stats.disagreement import Comparison, Disagreement
-    from stats.margin import Contrast
     from stats.probes import Probes
     from stats.rates import RateInterval
     from stats.report import ProcessReport, Report
     from stats.selection import Overlap
+    from stats.signflip import SignFlip
+    from tui.audited import Audit, Session
 
 INDENT: Final = 2
 SHOWN_FAILURES: Final = 10
+# The watched table says "not crossed", and the line below it what a plain t is worth.
+SAID_BY_TABLE: Final = ("sequential.path",)
 
 
-def render(report: Report, title: str, facts: Sequence[str] = ()) -> Iterator[RenderableType]:
-    """Yield the report as rich renderables, good at 80 columns.
-
-    Args:
-        report: of one session or pool.
-        title: what was reported on.
-        facts: lines below it; both are made safe here.
-    """
-    yield Text(one_line(title), style="bold")
-    for fact in facts:
-        yield Text(one_line(fact))
+def render(audit: Audit) -> Iterator[RenderableType]:
+    """Yield a report as rich renderables, good at 80 columns."""
+    report = audit.report
+    names = " + ".join(session.label for session in audit.sessions)
+    yield Text(one_line(f"Report of {names}"), style="bold")
+    yield Text(one_line(_settings(audit.sessions[0])))
     yield Text(_size(report))
     yield Text()
     yield Text(_headline(report), style="bold")
     yield from _section("Table 1", _table_one(report))
-    yield from _section("Excess of re-feed over the floor", *_excess(report))
+    yield from _section("Excess of re-feed over the floor", _excess(report))
+    if audit.difference is not None:
+        yield from _section(f"Against {audit.against}", _against(audit.difference))
     yield from _section(_watched_title(report), _watched(report), Text(_plain_t(report)))
-    yield from _section("Pairs of pivots", *_pairs(report))
+    yield from _section("Pairs of pivots", _pairs(report))
     yield from _section("Critical tokens: who selects the same ones", _selection(report))
     yield from _section("Margin", *_margin(report))
     yield from _section("Greedy probes against exact-1", _probes(report))
     yield from _section("Cache checks", *_cache(report.cache))
     yield from _section("Decision", Text(_decision(report)))
     yield from _notes(report)
+
+
+def side_by_side(audits: Sequence[Audit]) -> Iterator[RenderableType]:
+    """Yield the headline numbers of several reports, a column each, then the notes of each."""
+    table = _table("", *(audit.sessions[0].folder.name or audit.sessions[0].folder.id for audit in audits))
+    for name, cell in MEASURES:
+        table.add_row(name, *(cell(audit) for audit in audits))
+    yield table
+    for audit in audits:
+        notes = gathered(all_notes(audit.report))
+        if notes:
+            yield Text()
+            yield Text(one_line(f"Notes on {audit.sessions[0].label}"), style="bold")
+            yield _facts(*(("-", one_line(note)) for note in notes))
+
+
+def _settings(session: Session) -> str:
+    spec = session.spec
+    kernels = ", batch-invariant" if spec.batch_invariant else ""
+    engine = session.state.engine.engine if session.state.engine is not None else spec.engine
+    when = f"; {session.when}" if session.when else ""
+    return f"{spec.model} on {engine} ({spec.dtype}{kernels}), {spec.task}{when}"
 
 
 def _section(title: str, *body: RenderableType) -> Iterator[RenderableType]:
@@ -61,9 +86,9 @@ def _section(title: str, *body: RenderableType) -> Iterator[RenderableType]:
         yield Padding(part, (0, 0, 0, INDENT))
 
 
-def _table(*columns: str, left: int = 1) -> Table:
-    """A table without borders; the first `left` columns are words, the others numbers."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+def _table(*columns: str, left: int = 1, gap: int = 2) -> Table:
+    """A table without borders, `gap` blanks between columns; the first `left` are words, the others numbers."""
+    table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="dim")
     for at, column in enumerate(columns):
         table.add_column(column, justify="left" if at < left else "right", no_wrap=at >= left)
     return table
@@ -84,18 +109,21 @@ def _headline(report: Report) -> str:
     pooled = report.pooled_excess
     spread = f" {interval(pooled.ci95, signed=True)}" if pooled.ci95 is not None else ""
     verdict = f": {report.decision.verdict}" if report.decision.verdict is not None else ""
+    refeed, floor, n = common.counts.refeed, common.counts.floor, common.counts.n
+    unseen = " Nothing seen is not zero: see the notes." if refeed.disagree == 0 else ""
     return (
-        f"Re-feeding changed the sign of {percent(common.refeed.rate)} of the credit estimates, an exact replica of "
-        f"{percent(common.floor.rate)}; excess {points(pooled.value)}{spread}{verdict}"
+        f"Re-feeding changed the sign of {refeed.disagree:,} of {n:,} credit estimates ({percent(refeed.rate)}), an "
+        f"exact replica of {floor.disagree:,} ({percent(floor.rate)}); excess {points(pooled.value)}{spread}{verdict}."
+        f"{unseen}"
     )
 
 
 def _table_one(report: Report) -> Table:
-    table = _table("eligible where", "against exact-1", "n", "changed", "rate", "95%", "to/from 0", "reversed", left=2)
-    for name, rates in (("any pass is not 0", report.common), ("exact-1 is not 0", report.exact1)):
+    table = _table("eligible", "pass", "n", "changed", "rate", "95%", "to/from 0", "reversed", left=2, gap=1)
+    for name, rates in (("any pass not 0", report.common), ("exact-1 not 0", report.exact1)):
         counts = rates.counts
         table.add_row(name, "re-feed", *_comparison(counts.refeed, rates.refeed))
-        table.add_row("", "replica (floor)", *_comparison(counts.floor, rates.floor))
+        table.add_row("", "replica", *_comparison(counts.floor, rates.floor))
         table.add_row("", "excess", "", "", points(counts.excess), "", "", "")
     control = report.no_decode_state
     if control is not None:
@@ -111,27 +139,37 @@ def _comparison(counts: Comparison, spread: RateInterval | None) -> tuple[str, .
 
 def _add_control(table: Table, control: Disagreement) -> None:
     """Pivots whose whole hit lies in the prompt: nothing there was written in decode, so re-feed changes nothing."""
-    table.add_row("no decode-time state", "re-feed", *_comparison(control.refeed, None))
-    table.add_row("(free control)", "replica (floor)", *_comparison(control.floor, None))
+    table.add_row("no decode state", "re-feed", *_comparison(control.refeed, None))
+    table.add_row("(free control)", "replica", *_comparison(control.floor, None))
 
 
-def _excess(report: Report) -> Iterator[Text]:
+def _facts(*rows: tuple[str, str]) -> Table:
+    """Names and sentences in two columns, so that a long sentence wraps beside its name."""
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(no_wrap=True)
+    grid.add_column()
+    for name, sentence in rows:
+        grid.add_row(name, sentence)
+    return grid
+
+
+def _excess(report: Report) -> Table:
     pooled, mean = report.pooled_excess, report.clustered
-    yield Text(
-        f"pooled            {points(pooled.value)} {interval(pooled.ci95, signed=True)} (CR2: SE "
-        f"{points(pooled.se).lstrip('+')}, t = {number(pooled.t)}, df = {number(pooled.df, 1)}, {p_value(pooled.p)})"
+    se = NONE if pooled.se is None else f"{100 * pooled.se:.1f}pp"
+    by_cr2 = f"by CR2: SE {se}, t = {number(pooled.t)}, df = {number(pooled.df, 1)}, {p_value(pooled.p)}"
+    drawn = f"bootstrap over problems {interval(report.pooled_bootstrap.ci95, signed=True)}"
+    by_t = f"{_t(mean.t, mean.df, mean.why)}, {p_value(mean.p)}"
+    return _facts(
+        ("pooled", f"{points(pooled.value)} {interval(pooled.ci95, signed=True)}, {by_cr2}"),
+        ("", f"{drawn}; {_flip(report.pooled_sign_flip)}"),
+        ("per-problem mean", f"{points(mean.mean)}, {by_t}; {_flip(report.clustered_sign_flip)}"),
+        ("problems", f"{mean.refeed_worse} re-feed worse, {mean.floor_worse} replica worse, {mean.equal} equal"),
     )
-    yield Text(
-        f"                  bootstrap over problems {interval(report.pooled_bootstrap.ci95, signed=True)}; sign-flip "
-        f"{p_value(report.pooled_sign_flip.p)} (one-sided)"
-    )
-    yield Text(
-        f"per-problem mean  {points(mean.mean)}, {_t(mean.t, mean.df, mean.why)}, {p_value(mean.p)}; sign-flip "
-        f"{p_value(report.clustered_sign_flip.p)}"
-    )
-    yield Text(
-        f"problems          {mean.refeed_worse} re-feed worse, {mean.floor_worse} replica worse, {mean.equal} equal"
-    )
+
+
+def _flip(flip: SignFlip) -> str:
+    how = "" if flip.exact else ", Monte Carlo"
+    return f"sign-flip {p_value(flip.p)} (one-sided{how})"
 
 
 def _t(t: float | None, df: int | None, why: str | None) -> str:
@@ -173,20 +211,29 @@ def _plain_t(report: Report) -> str:
     return f"plain {value}: fixed-n only, valid once, at the planned end{peeked}"
 
 
-def _pairs(report: Report) -> Iterator[Text]:
-    pairs, bias = report.mcnemar, report.bias
-    yield Text(
-        f"McNemar  {pairs.b} changed only when re-fed, {pairs.c} only in the replica; z = {number(pairs.z)} taking "
-        f"pivots for independent, {number(pairs.z_clustered)} by problem"
+def _against(found: Difference) -> Table:
+    shared = f"{count(found.shared_problems, 'problem')} in both" if found.shared_problems > 0 else "no problem in both"
+    return _facts(
+        ("excess", _contrast(found.excess)),
+        ("re-feed rate", _contrast(found.refeed)),
+        ("floor rate", _contrast(found.floor)),
+        ("problems", shared),
     )
-    yield Text(
-        f"bias     re-feed minus exact-1: mean {number(bias.mean, 4)} {interval(bias.ci95, scale=1, digits=4)}, "
-        f"t = {number(bias.t)} taking pivots for independent, {number(bias.clustered.t)} by CR2"
+
+
+def _pairs(report: Report) -> Table:
+    pairs, bias = report.mcnemar, report.bias
+    only = f"{pairs.b} changed only when re-fed, {pairs.c} only in the replica"
+    mean = f"re-feed minus exact-1: mean {number(bias.mean, 4)} {interval(bias.ci95, scale=1, digits=4)}"
+    naive = "if pivots were independent"
+    return _facts(
+        ("McNemar", f"{only}; z = {number(pairs.z)} {naive}, {number(pairs.z_clustered)} by problem"),
+        ("bias", f"{mean}, t = {number(bias.t)} {naive}, {number(bias.clustered.t)} by CR2"),
     )
 
 
 def _selection(report: Report) -> Table:
-    table = _table("selected at", "against exact-1", "both", "either", "Jaccard", "95%", "near the cut", left=2)
+    table = _table("selected", "pass", "both", "either", "Jaccard", "95%", "near the cut", left=2)
     for cut, chosen in report.selection.items():
         picked = f"|A| >= {cut} ({chosen.selection.selected_exact1:,})"
         table.add_row(picked, "re-feed", *_overlap(chosen.selection.refeed), interval(chosen.refeed_ci.ci95),
@@ -211,7 +258,7 @@ def _margin(report: Report) -> Iterator[RenderableType]:
 def _contrast(contrast: Contrast) -> str:
     if contrast.p is None:
         return f"difference {contrast.why or 'undefined'}"
-    return f"differs by {points(contrast.difference)} ({p_value(contrast.p)})"
+    return f"differs by {points(contrast.difference)} {interval(contrast.ci95, signed=True)} ({p_value(contrast.p)})"
 
 
 def _probes(report: Report) -> Table:
@@ -251,16 +298,57 @@ def _decision(report: Report) -> str:
 
 
 def _notes(report: Report) -> Iterator[RenderableType]:
-    from stats.notes import all_notes  # noqa: PLC0415 - beside its only use, so that sections read top down
-
-    notes = [one_line(note) for note in all_notes(report)]
+    notes = gathered(all_notes(report))
     if not notes:
         return
     yield Text()
     yield Text("Notes", style="bold")
+    yield Padding(_facts(*(("-", one_line(note)) for note in notes)), (0, 0, 0, INDENT))
+
+
+def gathered(notes: Sequence[str]) -> list[str]:
+    """Notes of "key: reason" with equal reasons said once; those that a table says already are left out."""
+    keys: dict[str, list[str]] = {}
     for note in notes:
-        grid = Table.grid(padding=(0, 1, 0, 0))
-        grid.add_column(width=1)
-        grid.add_column()
-        grid.add_row("-", note)
-        yield Padding(grid, (0, 0, 0, INDENT))
+        key, colon, reason = note.partition(": ")
+        if not colon or " " in key:
+            keys.setdefault(note, [])
+        elif not key.startswith(SAID_BY_TABLE) and not key.endswith(".stopped_at"):
+            keys.setdefault(reason, []).append(key)
+    return [f"{reason} ({', '.join(found)})" if found else reason for reason, found in keys.items()]
+
+
+def _rate(counts: Comparison) -> str:
+    return f"{counts.disagree}/{counts.n} {percent(counts.rate)}"
+
+
+def _checked(audit: Audit) -> str:
+    tally = audit.report.cache
+    if tally is None or tally.checked == 0:
+        return "not checked"
+    return f"{tally.verified}/{tally.checked}"
+
+
+def _against_cell(audit: Audit) -> str:
+    found = audit.difference
+    return NONE if found is None else f"{points(found.excess.difference)}, {p_value(found.excess.p)}"
+
+
+MEASURES: Final[tuple[tuple[str, Callable[[Audit], str]], ...]] = (
+    ("model", lambda audit: one_line(audit.sessions[0].spec.model or "", 24)),
+    ("K", lambda audit: ", ".join(str(k) for k in audit.report.k)),
+    ("pivots", lambda audit: f"{audit.report.pivots:,}"),
+    ("informative", lambda audit: f"{audit.report.informative_problems}/{audit.report.problems}"),
+    ("re-feed", lambda audit: _rate(audit.report.common.counts.refeed)),
+    ("floor", lambda audit: _rate(audit.report.common.counts.floor)),
+    ("excess", lambda audit: points(audit.report.pooled_excess.value)),
+    ("95% (CR2)", lambda audit: interval(audit.report.pooled_excess.ci95, signed=True)),
+    ("exact-1 not 0", lambda audit: points(audit.report.exact1.counts.excess)),
+    ("problem mean", lambda audit: points(audit.report.clustered.mean)),
+    ("t", lambda audit: number(audit.report.clustered.t)),
+    ("e, symmetry", lambda audit: e_value(audit.report.sequential.symmetry.e_max)),
+    ("bit-exact", lambda audit: percent(audit.report.probe.refeed.bit_exact)),
+    ("cache checks", _checked),
+    ("difference", _against_cell),
+    ("verdict", lambda audit: audit.report.decision.verdict or NONE),
+)

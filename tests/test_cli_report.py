@@ -1,0 +1,302 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import unicodedata
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from sessions.events import CacheFailure, CacheProof, Ended
+from tests.cli_sessions import CROSSED, FLIPPED, MIXED, SAME, SILENT, SPEC, campaign, measured, write
+from tests.session_events import closed, engine_ready, opened, pivot
+from tui import cli, errors
+
+REPO = Path(__file__).resolve().parent.parent
+NET_KEYS = {"disagree", "rate", "zero_crossings", "reversals", "ci95"}
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty home for every test."""
+    monkeypatch.setenv("REFEED_TUI_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("COLUMNS", raising=False)
+    return tmp_path / "home"
+
+
+def report(capsys: pytest.CaptureFixture[str], *args: str) -> str:
+    """Text that `refeed-tui report` prints."""
+    assert cli.run(["report", *args]) == errors.DONE
+    return capsys.readouterr().out
+
+
+def report_json(capsys: pytest.CaptureFixture[str], *args: str) -> Any:
+    """What `refeed-tui report --json` prints."""
+    return json.loads(report(capsys, *args, "--json"))
+
+
+def test_json_has_every_promised_key(capsys: pytest.CaptureFixture[str]) -> None:
+    """The keys of design/contract.md are there, with the counts that the journal holds."""
+    folder = write(campaign())
+    made = report_json(capsys, folder.id)
+    assert made["sessions"] == [folder.id]
+    assert (made["pivots"], made["problems"], made["informative_problems"], made["k"]) == (9, 3, 3, [4])
+    for conditioning in ("common", "exact1"):
+        assert set(made[conditioning]) == {"n", "refeed", "floor", "excess"}
+        assert set(made[conditioning]["refeed"]) == set(made[conditioning]["floor"]) == NET_KEYS
+    assert (made["common"]["n"], made["common"]["refeed"]["disagree"], made["common"]["floor"]["disagree"]) == (7, 2, 1)
+    assert made["common"]["refeed"]["reversals"] == 1
+    assert made["common"]["excess"] == pytest.approx(1 / 7)
+    assert set(made["eligibility"]) == {"exact1", "only_refeed", "only_floor"}
+    assert set(made["pooled_excess"]) == {"value", "se", "t", "df", "p", "ci95", "sign_flip_p", "ci95_bootstrap"}
+    assert {"n", "mean", "sd", "t", "df", "p", "refeed_worse", "floor_worse", "equal", "sign_flip_p"} == set(
+        made["clustered"]
+    )
+    assert {"alpha", "symmetry", "betting", "t_e", "path"} <= set(made["sequential"])
+    assert set(made["mcnemar"]) == {"b", "c", "z", "z_clustered"}
+    assert set(made["bias"]) == {"mean", "t", "t_cr2", "ci95"}
+    assert set(made["selection"]) == {"0.5", "0.75"}
+    assert set(made["margin"]) == {"below_0.3", "from_0.3"}
+    assert set(made["probe"]) == {"pivots", "refeed", "replica"}
+    assert made["cache"] == {
+        "checked": 9, "verified": 9, "not_instrumented": 0, "rate": 1.0, "proof": {"ledger": 9, "counts": 0},
+        "failures": [],
+    }  # fmt: skip
+    assert set(made["decision"]) == {"rule", "verdict"}
+    assert isinstance(made["notes"], list)
+
+
+def test_text_fits_80_columns_and_holds_no_escapes_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
+    """Off a terminal the report is pure text of at most 80 columns."""
+    folder = write(campaign())
+    shown = report(capsys, folder.id)
+    assert "\x1b" not in shown
+    assert max(map(len, shown.splitlines())) <= 80
+    for title in ("Table 1", "Valid at every look", "Margin", "Greedy probes", "Cache checks", "Decision"):
+        assert title in shown
+    assert "9 of 9 checked pivots verified, 100.0% (9 by ledger)" in shown
+    assert "3 of 3 problems informative" in shown
+
+
+def test_uninformative_problems_are_counted_and_said(capsys: pytest.CaptureFixture[str]) -> None:
+    """A problem without an eligible pivot stays in the count of problems."""
+    folder = write(campaign([(SAME, CROSSED), (SILENT, SILENT), ()]))
+    assert "1 of 3 problems informative" in report(capsys, folder.id)
+
+
+def test_all_equal_is_undefined_and_said(capsys: pytest.CaptureFixture[str]) -> None:
+    """A t of equal differences is undefined, never 0; nothing seen is a bound, never zero."""
+    folder = write(campaign([(SAME,), (SAME, SAME), (SAME,)]))
+    shown = " ".join(report(capsys, folder.id).split())
+    assert "undefined: all 3 equal" in shown
+    assert "Nothing seen is not zero" in shown
+    made = report_json(capsys, folder.id)
+    assert made["clustered"]["t"] is None
+    assert made["common"]["refeed"]["rate"] == 0
+
+
+def test_a_campaign_without_pivots_still_reports(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing eligible: every number that cannot be is null, and the text says why."""
+    folder = write(campaign([(), (), ()]))
+    assert "No pivot is eligible" in report(capsys, folder.id)
+    assert report_json(capsys, folder.id)["pooled_excess"]["value"] is None
+
+
+def test_failed_pivots_are_shown_and_not_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    """A failed check stays in the denominator of the cache rate, is said in words, and is no evidence."""
+    spoilt = pivot(0, 7, 300, FLIPPED, cache=CacheProof(state="failed", proof="ledger", reason="hit 96 of 112 tokens"))
+    events = [opened(), engine_ready(), *measured(0, (SAME, CROSSED))[:-1], spoilt, closed(0, 3)]
+    folder = write([*events, Ended(state="finished", exit_code=0, reason="done")])
+    made = report_json(capsys, folder.id)
+    assert (made["pivots"], made["cache"]["checked"], made["cache"]["verified"]) == (2, 3, 2)
+    assert "hit 96 of 112 tokens" in made["cache"]["failures"][0]
+    shown = " ".join(report(capsys, folder.id).split())
+    assert "FAILED: problem 0, rollout 7, position 300: hit 96 of 112 tokens" in shown
+    assert "1 pivot not counted: they failed their cache checks" in shown
+
+
+def test_an_unfinished_campaign_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    """A dead worker's session is reported up to its last closed problem, with the reason."""
+    folder = write([opened(), engine_ready(), *measured(0, MIXED[0]), pivot(1, nets=CROSSED)])
+    made = report_json(capsys, folder.id)
+    assert made["pivots"] == 3
+    assert any("interrupted" in note and "1 of 3 problems" in note for note in made["notes"])
+
+
+def test_a_retry_after_a_cache_abort_is_marked(capsys: pytest.CaptureFixture[str]) -> None:
+    """Whoever resumes after a failed check cannot hide it."""
+    failure = CacheFailure(problem=0, attempt=1, stage="exact-1", request="r", rollout=0, position=145, expected=144,
+                           found=128, reason="16 tokens missing", policy="abort")  # fmt: skip
+    folder = write(
+        [opened(), engine_ready(), failure, Ended(state="aborted", exit_code=4, reason="cache"), *campaign()]
+    )
+    assert "RETRY after a cache abort" in report(capsys, folder.id)
+
+
+def test_pooling_takes_the_same_settings_in_argument_order(capsys: pytest.CaptureFixture[str]) -> None:
+    """Two windows of one campaign pool; pivots that both hold count once, and that is said."""
+    one = write(campaign(MIXED))
+    other = write(campaign(MIXED, start=2), msgspec.structs.replace(SPEC, start=2))
+    made = report_json(capsys, one.id, other.id, "--pool")
+    assert made["sessions"] == [one.id, other.id]
+    assert made["problems"] == 5
+    assert made["pivots"] == 9 + 9 - 3
+    assert any("pooling dropped 3 pivots" in note for note in made["notes"])
+    assert made["cache"]["checked"] == 18
+
+
+def test_pooling_different_settings_exits_2_and_names_them(capsys: pytest.CaptureFixture[str]) -> None:
+    """K = 4 and K = 8 are different campaigns."""
+    one = write(campaign(MIXED))
+    other = write(campaign(MIXED, k=8), msgspec.structs.replace(SPEC, k=8))
+    assert cli.run(["report", one.id, other.id, "--pool"]) == errors.USAGE
+    assert "k (4 / 8)" in capsys.readouterr().err
+
+
+def test_a_session_cannot_be_pooled_with_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    """The same session twice is a mistake, not more evidence."""
+    one = write(campaign(MIXED))
+    assert cli.run(["report", one.id, one.id, "--pool"]) == errors.USAGE
+    assert "given twice" in capsys.readouterr().err
+
+
+def test_several_sessions_stand_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without --pool each session has its own entry and its own column."""
+    one, other = write(campaign(MIXED), name="first"), write(campaign(MIXED), name="second")
+    made = report_json(capsys, "first", "second")
+    assert [entry["sessions"] for entry in made["reports"]] == [[one.id], [other.id]]
+    shown = report(capsys, "first", "second")
+    assert "first" in (heading := shown.splitlines()[0])
+    assert "second" in heading
+
+
+def test_against_subtracts_a_session(capsys: pytest.CaptureFixture[str]) -> None:
+    """--against adds the difference of rates and excess, problems paired where both measured them."""
+    one = write(campaign([(CROSSED, SAME), (CROSSED, CROSSED), (SAME, CROSSED)]), name="stock")
+    write(campaign([(SAME, SAME), (SAME, SAME), (SAME, CROSSED)]), name="invariant")
+    made = report_json(capsys, "stock", "--against", "invariant")
+    assert made["sessions"] == [one.id]
+    assert made["difference"]["excess"]["value"] == pytest.approx(4 / 6 - 1 / 6)
+    assert made["difference"]["shared_problems"] == 3
+    assert "differs by +50.0pp" in report(capsys, "stock", "--against", "invariant")
+    both = report_json(capsys, "stock", "invariant", "--against", "invariant")
+    assert all("difference" in entry for entry in both["reports"])
+
+
+def test_equal_indices_of_different_tasks_are_different_problems(capsys: pytest.CaptureFixture[str]) -> None:
+    """Problem 0 of another task is not problem 0 of this one."""
+    write(campaign(MIXED), name="one")
+    write(campaign(MIXED), msgspec.structs.replace(SPEC, task_digest="cd" * 32), name="other")
+    assert report_json(capsys, "one", "--against", "other")["difference"]["shared_problems"] == 0
+
+
+def test_a_damaged_journal_exits_5(capsys: pytest.CaptureFixture[str]) -> None:
+    """A changed byte ends every reader with the integrity code and the line's number."""
+    folder = write(campaign())
+    lines = folder.journal_path.read_bytes().splitlines(keepends=True)
+    lines[4] = lines[4].replace(b'"net":1', b'"net":2', 1)
+    folder.journal_path.write_bytes(b"".join(lines))
+    for command in (["report", folder.id], ["verify", folder.id]):
+        assert cli.run(command) == errors.INTEGRITY
+        assert "line 5" in capsys.readouterr().err
+
+
+def test_a_changed_spec_exits_5(capsys: pytest.CaptureFixture[str]) -> None:
+    """A spec that was edited after registration does not verify."""
+    folder = write(campaign())
+    folder.spec_path.write_bytes(folder.spec_path.read_bytes().replace(b'"k":4', b'"k":8'))
+    assert cli.run(["verify", folder.id, "--json"]) == errors.INTEGRITY
+    assert json.loads(capsys.readouterr().out)["error"]["kind"] == "integrity"
+
+
+def test_verify_confirms_an_intact_session(capsys: pytest.CaptureFixture[str]) -> None:
+    """Verify counts events and says what it cannot detect."""
+    folder = write(campaign())
+    assert cli.run(["verify", folder.id]) == errors.DONE
+    shown = capsys.readouterr().out
+    assert "chain unbroken" in shown
+    assert "not forgery" in shown
+    assert cli.run(["verify", folder.id, "--json"]) == errors.DONE
+    said = json.loads(capsys.readouterr().out)
+    assert said["intact"] is True
+    assert said["events"] == len(campaign())
+
+
+def test_list_shows_sessions_newest_first(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each session is one entry with the promised keys."""
+    old = write(campaign(), name="old")
+    new = write([opened(), engine_ready(), *measured(0, MIXED[0])])
+    assert cli.run(["list", "--json"]) == errors.DONE
+    listed = json.loads(capsys.readouterr().out)["sessions"]
+    assert {entry["id"]: entry["state"] for entry in listed} == {old.id: "finished", new.id: "interrupted"}
+    entry = next(entry for entry in listed if entry["id"] == old.id)
+    assert set(entry) == {"id", "name", "model", "engine", "state", "started", "problems", "pivots", "headline"}
+    assert (entry["name"], entry["model"], entry["engine"]) == ("old", "bundled", "embedded")
+    assert (entry["problems"], entry["pivots"]) == (3, 9)
+    assert entry["headline"].startswith("+14.3pp")
+    assert cli.run(["list"]) == errors.DONE
+    assert "3/3" in capsys.readouterr().out
+
+
+def test_list_survives_a_damaged_session(capsys: pytest.CaptureFixture[str]) -> None:
+    """One broken folder is listed as damaged and hides no other."""
+    good, bad = write(campaign()), write(campaign())
+    bad.spec_path.write_text("{")
+    assert cli.run(["list"]) == errors.DONE
+    shown = capsys.readouterr().out
+    assert good.id in shown
+    assert "DAMAGED" in shown
+
+
+HOSTILE = "a\x1b]0;owned\x07\x1b[2J\x9b1m\u202eb"
+
+
+def test_hostile_text_in_a_session_reaches_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """Whatever a folder from a stranger says, only printable characters are printed."""
+    spec = msgspec.structs.replace(SPEC, model=HOSTILE, task=HOSTILE)
+    failure = CacheFailure(problem=0, attempt=1, stage="exact-1", request=HOSTILE, rollout=None, position=None,
+                           expected=None, found=None, reason=HOSTILE, policy="record")  # fmt: skip
+    end = Ended(state="failed", exit_code=1, reason=HOSTILE)
+    folder = write([opened(HOSTILE), engine_ready(), failure, *measured(0, MIXED[0]), end], spec)
+    for command in (["report", folder.id], ["list"], ["verify", folder.id], ["report", folder.id, "--json"]):
+        assert cli.run(command) == errors.DONE
+        out, err = capsys.readouterr()
+        unsafe = [c for c in out + err if unicodedata.category(c) in {"Cc", "Cf"} and c != "\n"]
+        assert not unsafe, command
+
+
+@pytest.mark.parametrize(
+    "environ", [{"LC_ALL": "C"}, {"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "POSIX", "PYTHONUTF8": "0"}]
+)
+def test_ascii_locales_get_ascii(environ: dict[str, str]) -> None:
+    """Where the locale knows no UTF-8 every sign of the report is ASCII."""
+    folder = write(campaign())
+    command = [sys.executable, "-m", "tui.cli", "report", folder.id]
+    clean = {k: v for k, v in os.environ.items() if k not in {"LC_ALL", "LANG", "LC_CTYPE", "PYTHONUTF8"}}
+    done = subprocess.run(command, cwd=REPO, env={**clean, **environ}, capture_output=True, timeout=60, check=True)
+    assert done.stdout.isascii()
+    assert b"Table 1" in done.stdout
+
+
+def test_plan_says_what_a_decision_takes(capsys: pytest.CaptureFixture[str]) -> None:
+    """The plan has a row for each procedure, in text and JSON."""
+    folder = write(campaign([(CROSSED, SAME, CROSSED)] * 2 + [(CROSSED, CROSSED, SAME, SAME)] * 4 + [(SAME, SAME)]))
+    assert cli.run(["plan", folder.id]) == errors.DONE
+    shown = capsys.readouterr().out
+    assert "symmetry e-process" in shown
+    assert max(map(len, shown.splitlines())) <= 80
+    assert cli.run(["plan", folder.id, "--json", "--alpha", "0.1"]) == errors.DONE
+    made = json.loads(capsys.readouterr().out)
+    assert made["alpha"] == 0.1
+    assert {row["procedure"] for row in made["rows"]} == {"symmetry", "betting", "fixed_t"}
+
+
+def test_plan_of_too_little_says_why(capsys: pytest.CaptureFixture[str]) -> None:
+    """One problem has no spread to plan from."""
+    folder = write(campaign([(CROSSED,)]))
+    assert cli.run(["plan", folder.id]) == errors.DONE
+    assert "no plan" in capsys.readouterr().out

@@ -1,0 +1,265 @@
+"""Sessions folded to their end and put into a report: one, several pooled, or several side by side."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from sessions.errors import RefeedError
+from sessions.journal import read
+from sessions.spec import COHORT_FIELDS, changed_fields
+from sessions.state import fold, new_state
+from stats.cache import CacheTally
+from stats.difference import Difference, difference
+from stats.pool import pool
+from stats.report import report
+from stats.serial import as_dict
+from tui.numbers import clock, count
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sessions.campaign import CampaignState
+    from sessions.rows import Gap
+    from sessions.spec import CampaignSpec
+    from sessions.store import SessionFolder
+    from stats.contrast import Contrast
+    from stats.report import Report
+    from stats.table import PivotTable
+
+# Notices of these kinds limit what the numbers say; others (loading) are about the run.
+TELLING: Final = frozenset({"warning", "deviation", "fingerprint", "import"})
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One session, folded to the end of its journal.
+
+    Attributes:
+        folder: where it is.
+        spec: its registered settings.
+        state: what its journal tells.
+        torn: bytes after the last whole event.
+    """
+
+    folder: SessionFolder
+    spec: CampaignSpec
+    state: CampaignState
+    torn: int = 0
+
+    @classmethod
+    def load(cls, folder: SessionFolder) -> Session:
+        """Read and fold a session.
+
+        Raises:
+            RefeedError: kind "integrity" when its spec or journal does not hold.
+        """
+        spec = folder.spec()
+        state = new_state(spec)
+        reading = read(folder.journal_path, folder.registration().digest)
+        for event in reading:
+            fold(state, event)
+        return cls(folder, spec, state, reading.torn)
+
+    @property
+    def label(self) -> str:
+        """Its id, and its name where it has one."""
+        name = self.folder.name
+        return self.folder.id if name is None else f"{self.folder.id} ({name})"
+
+    @property
+    def when(self) -> str:
+        """When it began, in local time, and how long its workers ran; empty where nothing is known."""
+        if self.state.started <= 0:
+            return ""
+        began = time.strftime("%Y-%m-%d %H:%M", time.localtime(self.state.started))
+        return f"{began}, {clock(self.state.seconds)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """A report and what it is of.
+
+    Attributes:
+        sessions: that went in, in argument order.
+        table: their evidence.
+        report: its numbers.
+        against: id of the session compared with; empty without one.
+        difference: to that session; None without one.
+    """
+
+    sessions: tuple[Session, ...]
+    table: PivotTable
+    report: Report
+    against: str = ""
+    difference: Difference | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """The report as `report --json` promises it."""
+        made = as_dict(self.report, [session.folder.id for session in self.sessions])
+        if self.difference is not None:
+            made["difference"] = _difference_json(self.difference, self.against)
+        return made
+
+
+def _difference_json(found: Difference, against: str) -> dict[str, Any]:
+    return {
+        "against": against,
+        "refeed": _contrast_json(found.refeed),
+        "floor": _contrast_json(found.floor),
+        "excess": _contrast_json(found.excess),
+        "shared_problems": found.shared_problems,
+    }
+
+
+def _contrast_json(contrast: Contrast) -> dict[str, Any]:
+    return {
+        "value": contrast.difference,
+        "se": contrast.se,
+        "t": contrast.t,
+        "df": contrast.df,
+        "p": contrast.p,
+        "ci95": None if contrast.ci95 is None else list(contrast.ci95),
+    }
+
+
+def audit(sessions: Sequence[Session], against: Session | None = None) -> Audit:
+    """Report on one session, or on several pooled.
+
+    Args:
+        sessions: in argument order; several must have the same settings.
+        against: a session whose excess is subtracted.
+
+    Raises:
+        RefeedError: kind "spec" when the sessions may not be pooled, naming the fields in which they differ.
+    """
+    first = sessions[0]
+    for other in sessions[1:]:
+        _check_poolable(first, other)
+    tables = [session.state.table() for session in sessions]
+    merged = pool(tables)
+    notes = [note for session in sessions for note in _notes(session, named=len(sessions) > 1)]
+    if len(sessions) > 1:
+        notes += _pool_notes(sessions, [dropped.source for dropped in merged.dropped])
+    made = report(
+        merged.table,
+        alpha=first.spec.alpha,
+        decision=first.spec.decision,
+        seed=first.spec.seed,
+        cache=_cache(sessions),
+        notes=notes,
+    )
+    if against is None:
+        return Audit(tuple(sessions), merged.table, made)
+    found = difference(merged.table, _comparable(against, first.spec, merged.table))
+    return Audit(tuple(sessions), merged.table, made, against.folder.id, found)
+
+
+def _comparable(against: Session, spec: CampaignSpec, table: PivotTable) -> PivotTable:
+    """Evidence of the session compared with; of another task, its indices are moved away: they are other problems."""
+    other = against.state.table()
+    if (spec.task, spec.task_digest) == (against.spec.task, against.spec.task_digest):
+        return other
+    highest = max(table.problems, default=0)
+    return replace(other, problems=other.problems + int(highest) + 1)
+
+
+def _check_poolable(first: Session, other: Session) -> None:
+    if first.folder.path.resolve() == other.folder.path.resolve():
+        raise RefeedError("usage", f"session {first.folder.id} was given twice", "name each session once")
+    fields = changed_fields(first.spec, other.spec, COHORT_FIELDS)
+    if fields:
+        differ = ", ".join(f"{name} ({getattr(first.spec, name)} / {getattr(other.spec, name)})" for name in fields)
+        raise RefeedError(
+            "spec",
+            f"{first.folder.id} and {other.folder.id} cannot be pooled: they differ in {differ}",
+            "report them side by side, without --pool",
+        )
+
+
+def _cache(sessions: Sequence[Session]) -> CacheTally:
+    tallies = [session.state.cache_tally() for session in sessions]
+    if len(tallies) == 1:
+        return tallies[0]
+    return CacheTally(
+        checked=sum(tally.checked for tally in tallies),
+        verified=sum(tally.verified for tally in tallies),
+        not_instrumented=sum(tally.not_instrumented for tally in tallies),
+        ledger=sum(tally.ledger for tally in tallies),
+        counts=sum(tally.counts for tally in tallies),
+        failures=tuple(
+            f"{session.folder.id}: {failure}"
+            for session, tally in zip(sessions, tallies, strict=True)
+            for failure in tally.failures
+        ),
+    )
+
+
+def _pool_notes(sessions: Sequence[Session], dropped: Sequence[int]) -> list[str]:
+    notes = []
+    for at, session in enumerate(sessions):
+        repeated = dropped.count(at)
+        if repeated > 0:
+            notes.append(f"pooling dropped {count(repeated, 'pivot')} of {session.label} that an earlier session holds")
+    fingerprints = {session.state.engine.fingerprint for session in sessions if session.state.engine is not None}
+    if len(fingerprints) > 1:
+        notes.append("the pooled sessions ran on engines whose numerics differ")
+    return notes
+
+
+def _notes(session: Session, *, named: bool) -> list[str]:
+    """What limits a session's numbers, in words."""
+    notes = [
+        *_state_notes(session),
+        *(_gap_note(session.state, gap) for gap in session.state.gaps()),
+        *_dropped_notes(session.state),
+        *_setting_notes(session.spec),
+        *(f"{notice.kind}: {notice.text}" for notice in session.state.notices if notice.kind in TELLING),
+        *session.state.irregular,
+    ]
+    return [f"{session.folder.id}: {note}" for note in notes] if named else notes
+
+
+def _state_notes(session: Session) -> list[str]:
+    state, spec = session.state, session.spec
+    if state.imported:
+        return [f"imported from {state.source} (SHA-256 {state.source_sha256[:16]})"]
+    doing = session.folder.state()
+    notes = []
+    if doing != "finished":
+        why = f" ({state.ended.reason})" if state.ended is not None else ""
+        notes.append(f"the campaign is {doing}{why}: {len(state.measured)} of {spec.problems} problems measured")
+    elif len(state.measured) < spec.problems:
+        notes.append(f"{len(state.measured)} of {spec.problems} problems measured")
+    if session.torn > 0 and not session.folder.live():
+        notes.append(f"{session.torn} bytes after the last event are torn and not read")
+    return notes
+
+
+def _gap_note(state: CampaignState, gap: Gap) -> str:
+    after = f"ended as {gap.after}" if gap.after else "died"
+    by_cache = gap.after == "aborted" and any(failure.policy == "abort" for failure in state.failures)
+    retry = "RETRY after a cache abort: " if by_cache else ""
+    changed = f"; numerics changed: {', '.join(gap.changed)}" if gap.changed else ""
+    host = "; on another host" if gap.host_changed else ""
+    return f"{retry}run {gap.run + 1} continued {clock(gap.seconds)} after run {gap.run} {after}{host}{changed}"
+
+
+def _dropped_notes(state: CampaignState) -> list[str]:
+    reasons = (
+        (state.dropped.failed, "failed their cache checks"),
+        (state.dropped.problem, "belong to problems that were dropped"),
+        (state.dropped.abandoned, "belong to attempts that ended before their problem closed"),
+        (state.waiting, "wait for their problem to close"),
+    )
+    return [f"{count(number, 'pivot')} not counted: they {why}" for number, why in reasons if number > 0]
+
+
+def _setting_notes(spec: CampaignSpec) -> list[str]:
+    notes = []
+    if spec.pivot_filter == "published":
+        notes.append("pivot_filter = published: reproduces a fault of the published harness, for comparison")
+    if spec.grading == "published":
+        notes.append("grading = published: grades the continuation alone, for comparison")
+    return notes
