@@ -3,7 +3,7 @@
 Null: swapping the two comparison passes within a problem changes nothing, so each nonzero d_i is as likely negative.
 p = share of the 2^m sign assignments of the m nonzero problems whose statistic is at least the observed one, counted
 exactly by meet in the middle up to EXACT_LIMIT problems, by seeded Monte Carlo beyond. Ties are compared on integers:
-x_i = d_i / n_i becomes x_i * lcm(n), split in limbs where that outgrows 64 bits.
+x_i = d_i / n_i becomes x_i * lcm(n), in as many machine words as that takes.
 """
 
 from __future__ import annotations
@@ -25,9 +25,8 @@ EXACT_LIMIT: Final = 40
 DRAWS: Final = 100_000
 FEW_PROBLEMS: Final = 5
 
-_LIMB_BITS: Final = 32
-_SMALL_TOP: Final = 1 << 30
-_CELLS: Final = 1_000_000
+_LIMB_BITS: Final = 31
+_BLOCK: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +95,7 @@ def sign_flip(weights: Sequence[int], *, seed: int = 0) -> SignFlip:
         return _monte_carlo(weights, seed)
     limbs = _limbs([sum(weights), *(abs(weight) for weight in weights)])
     left, right = _signed_sums(limbs[1 : 1 + m // 2]), _signed_sums(limbs[1 + m // 2 :])
-    need, have = _comparable(_carried(limbs[:1] - left), _carried(right))
+    need, have = _comparable(_words(limbs[:1] - left), _words(right))
     have.sort()
     count = int(np.sum(len(have) - np.searchsorted(have, np.sort(need), side="left")))
     return SignFlip(count / 2**m, m, count, exact=True, why=why)
@@ -106,15 +105,14 @@ def _monte_carlo(weights: Sequence[int], seed: int) -> SignFlip:
     """The share of DRAWS seeded assignments that reach the observed sum, the observed one counted in."""
     m = len(weights)
     limbs = _limbs([sum(weights), *(abs(weight) for weight in weights)])
-    observed, magnitudes = _carried(limbs[:1]), limbs[1:].astype(np.float64)
     rng = np.random.default_rng(seed)
-    rows = max(1, _CELLS // m)
-    reached = 0
-    for start in range(0, DRAWS, rows):
-        # sums of up to 2^20 limbs of 32 bits are exact in doubles, and doubles multiply fast
-        signs = 2.0 * rng.integers(0, 2, (min(rows, DRAWS - start), m), dtype=np.int8) - 1.0
-        sums, need = _comparable(_carried((signs @ magnitudes).astype(np.int64)), observed)
-        reached += int(np.count_nonzero(sums >= need[0]))
+    drawn = np.zeros((DRAWS, limbs.shape[1]), dtype=np.int64)
+    for at in range(1, m + 1, _BLOCK):
+        # one random byte picks the signs of eight problems at once
+        sums = _signed_sums(limbs[at : at + _BLOCK])
+        drawn += sums[rng.integers(0, len(sums), DRAWS)]
+    values, need = _comparable(_words(drawn), _words(limbs[:1]))
+    reached = int(np.count_nonzero(values >= need[0]))
     p = (reached + 1) / (DRAWS + 1)
     return SignFlip(p, m, reached, exact=False, why=f"Monte Carlo: {DRAWS} draws, seed {seed}")
 
@@ -128,7 +126,7 @@ def _signed_sums(limbs: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _limbs(values: Sequence[int]) -> NDArray[np.int64]:
-    """Integers as limbs of 32 bits, int64 [len(values), L], lowest first; the top one carries the sign."""
+    """Integers as limbs of 31 bits, int64 [len(values), L], lowest first; the top one carries the sign."""
     bound = 2 * sum(abs(value) for value in values)
     length = bound.bit_length() // _LIMB_BITS + 1
     low = (1 << _LIMB_BITS) - 1
@@ -137,22 +135,22 @@ def _limbs(values: Sequence[int]) -> NDArray[np.int64]:
     return np.array([[*part, top] for part, top in zip(parts, tops, strict=True)], dtype=np.int64)
 
 
-def _carried(sums: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Normalise limbs to 0 <= limb < 2^32 below the top one, so that comparing from the top compares the integers."""
+def _words(sums: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Carry, then pack limbs in pairs, int64 [n, W], lowest word first: compared from the top, the integers compare."""
     sums = sums.copy()
     for at in range(sums.shape[1] - 1):
         carry = sums[:, at] >> _LIMB_BITS
         sums[:, at] -= carry << _LIMB_BITS
         sums[:, at + 1] += carry
-    return sums
+    words = sums[:, 0::2].copy()
+    words[:, : sums.shape[1] // 2] += sums[:, 1::2] << _LIMB_BITS
+    return words
 
 
 def _comparable(first: NDArray[np.int64], second: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """One int64 for each integer in limbs, in the same order and with the same ties."""
+    """One int64 for each integer in words, in the same order and with the same ties."""
     if first.shape[1] == 1:
         return first[:, 0], second[:, 0]
-    if first.shape[1] == 2 and max(int(np.abs(side[:, 1]).max()) for side in (first, second)) < _SMALL_TOP:  # noqa: PLR2004  (two limbs make a word)
-        return (first[:, 1] << _LIMB_BITS) + first[:, 0], (second[:, 1] << _LIMB_BITS) + second[:, 0]
     both = np.concatenate([first, second])
     order = np.lexsort(both.T)
     rank = np.empty(len(both), dtype=np.int64)
