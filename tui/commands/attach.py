@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 
 from tui.commands.base import Command
-from tui.watch import watch
 
 
 @click.command(
@@ -21,6 +20,7 @@ def command(session: str | None, plain: bool) -> int:
     Ctrl-C detaches and leaves the campaign alone. The exit code is the campaign's.
     """
     from sessions.store import Store  # noqa: PLC0415 - `--help` need not load it
+    from tui.watch import watch  # noqa: PLC0415 - numpy comes with it
 
     store = Store()
     folder = store.newest() if session is None else store.find(session)
