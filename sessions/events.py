@@ -148,6 +148,7 @@ class TrunksDone(Event, frozen=True, kw_only=True, gc=False, tag="trunks-done"):
         kept: whether the screen keeps the problem.
         seconds: of the batch that generated them (shared by its problems).
         batch: problems in that batch.
+        right: imports only: trunks graded right; their `trunks` is empty, for files do not list them.
     """
 
     problem: Count
@@ -156,6 +157,7 @@ class TrunksDone(Event, frozen=True, kw_only=True, gc=False, tag="trunks-done"):
     kept: bool
     seconds: float
     batch: Count = 1
+    right: Count | None = None
 
 
 class PassStarted(Event, frozen=True, kw_only=True, gc=False, tag="pass-started"):
@@ -212,7 +214,7 @@ class PassEnded(Event, frozen=True, kw_only=True, gc=False, tag="pass-ended"):
         attempt: of this run of the worker.
         name: of the pass.
         seconds: from submission to the last token.
-        tokens: generated.
+        tokens: generated; 0 in imports, which do not know.
         verified: requests whose cache check passed.
         failed: requests whose cache check failed.
         preemptions: of its requests.

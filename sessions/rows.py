@@ -23,7 +23,8 @@ class ProblemRow(msgspec.Struct, frozen=True, kw_only=True):
         problem: task index.
         attempt: which run of the worker measures it.
         stage: how far it is.
-        trunks: its rollouts; empty before they are generated.
+        trunks: its rollouts; empty before they are generated, and in imports.
+        right: trunks that are correct; None before they are generated.
         kept: whether the screen keeps it.
         trunk_seconds: of the batch that generated its trunks.
         trunk_batch: problems in that batch.
@@ -42,6 +43,7 @@ class ProblemRow(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int
     stage: Stage = "waiting"
     trunks: tuple[Trunk, ...] = ()
+    right: int | None = None
     kept: bool = True
     trunk_seconds: float = 0.0
     trunk_batch: int = 1
@@ -54,11 +56,6 @@ class ProblemRow(msgspec.Struct, frozen=True, kw_only=True):
     closed_at: float | None = None
     texts: tuple[str, str] = ("", "")
     reason: str = ""
-
-    @property
-    def right(self) -> int:
-        """Trunks that are correct."""
-        return sum(trunk.correct for trunk in self.trunks)
 
 
 class Current(msgspec.Struct, frozen=True, kw_only=True):

@@ -122,6 +122,7 @@ def _trunks_done(state: CampaignState, event: TrunksDone) -> None:
                 row,
                 stage="waiting",
                 trunks=event.trunks,
+                right=sum(trunk.correct for trunk in event.trunks) if event.right is None else event.right,
                 kept=event.kept,
                 trunk_seconds=event.seconds,
                 trunk_batch=event.batch,

@@ -1,0 +1,295 @@
+"""Published per-pivot files become sessions, so that they are listed, reported and pooled like any other.
+
+Nothing is made up: what a file does not say stays absent, and settings that every published run shared but no file
+names are listed in a notice. Counts come back from fractions, and a fraction that is no count is an error.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, get_args
+
+from sessions.errors import RefeedError
+from sessions.events import (
+    AnyEvent,
+    Arm,
+    CacheProof,
+    Ended,
+    Notice,
+    Opened,
+    PassEnded,
+    PassName,
+    PassResult,
+    PassStarted,
+    Pivot,
+    Probe,
+    ProblemClosed,
+    TrunksDone,
+)
+from sessions.files import failure, read_bounded
+from sessions.journal import Journal
+from sessions.presets import PUBLISHED_INSTRUCTION
+from sessions.printable import printable
+from sessions.published import Config, Greedy, PivotRecord, ProblemRecord, PublishedRun, decode
+from sessions.spec import CampaignSpec, from_fields, register
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from sessions.store import SessionFolder, Store
+
+VERSION: Final = "import-1"
+_LIMIT: Final = 256 << 20
+_ATTEMPT: Final = 1
+_PASSES: Final[tuple[PassName, ...]] = get_args(PassName)
+_BLOCK: Final = 16
+# Shared by all published runs, named by none of their files.
+_UNNAMED: Final[dict[str, object]] = {
+    "engine": "vllm",
+    "dtype": "bfloat16",
+    "task": "gsm8k",
+    "prompt": PUBLISHED_INSTRUCTION,
+    "probe_tokens": 32,
+    "top_logprobs": 5,
+    "wave": 1,
+    "seed": 0,
+    "block_size": _BLOCK,
+    "max_model_len": 4096,
+    "gpu_memory_utilization": 0.92,
+    "pivot_filter": "published",
+    "grading": "published",
+}
+_ROUNDING: Final = 1e-9
+
+
+def import_published(
+    path: Path, store: Store, name: str | None = None, overrides: Mapping[str, object] | None = None
+) -> SessionFolder:
+    """Make a session of a published file.
+
+    Args:
+        path: the file.
+        store: where the session goes.
+        name: of the session.
+        overrides: spec fields that the file does not name but the caller knows, e.g. {"batch_invariant": True}.
+
+    Raises:
+        RefeedError: kind "usage" when the file is none of the published shape, or holds an impossible value (the
+            message names file and record); kind "spec" when its settings are none; kind "failed" when it cannot be
+            read or the session cannot be written, in which case nothing of it stays.
+    """
+    try:
+        data = read_bounded(Path(path).resolve(), _LIMIT)  # a person may well name a link; a session may not hold one
+    except FileNotFoundError:
+        raise RefeedError("usage", f"{path} is not there", "name a per-pivot JSON file") from None
+    source = printable(path.name)
+    run, unknown = decode(data, source)
+    spec = _spec(run.config, source, overrides or {})
+    body = [*_notices(run, unknown, source, overrides or {}), *_problems(run, source)]
+    folder = store.create(register(spec, name=name))
+    opened = Opened(
+        session=folder.path.name, version=VERSION, source=source, source_sha256=hashlib.sha256(data).hexdigest()
+    )
+    try:
+        _write(folder, [opened, *body, Ended(state="finished", exit_code=0, reason=f"imported from {source}")])
+    except RefeedError:
+        shutil.rmtree(folder.path, ignore_errors=True)
+        raise
+    except OSError as error:
+        shutil.rmtree(folder.path, ignore_errors=True)
+        raise failure("write", folder.path, error) from error
+    return folder
+
+
+def _write(folder: SessionFolder, events: list[AnyEvent]) -> None:
+    """Append events on the recorded clock: no wall times are known, and passes took the seconds that the file says."""
+    elapsed = 0.0
+    with Journal.open(folder.journal_path, folder.registration().digest, clock=lambda: (0.0, elapsed)) as journal:
+        for event in events:
+            if isinstance(event, TrunksDone | PassEnded):
+                elapsed += event.seconds
+            journal.append(event)
+    folder.summary()
+
+
+def _spec(config: Config, source: str, overrides: Mapping[str, object]) -> CampaignSpec:
+    """The spec that a file's settings stand for."""
+    fields = {
+        **_UNNAMED,
+        "batch_invariant": _batch_invariant(source),
+        "model": config.model,
+        "problems": config.problems,
+        "start": config.scan_start,
+        "screen": "mixed" if config.screen_mixed else "none",
+        "scan_limit": config.scan_limit,
+        "rollouts": config.rollouts,
+        "temperature": config.temperature,
+        "top_p": config.top_p,
+        "k": config.k,
+        "cont_temperature": config.temperature if config.cont_temp is None else config.cont_temp,
+        "margin": config.margin_lt,
+        "boundary_slack": config.boundary_slack,
+        "max_pivots": config.max_pivots_per_rollout,
+        "max_trunk_tokens": config.max_trunk_tokens,
+        "max_cont_tokens": config.max_cont_tokens,
+        **overrides,
+    }
+    try:
+        return from_fields(fields)
+    except RefeedError as error:
+        raise RefeedError(error.kind, f"{source}: {error.message}", error.hint) from None
+
+
+def _batch_invariant(source: str) -> bool:
+    """Whether the file's name says batch-invariant; the harness took that from the environment and did not save it."""
+    return "batchinv" in "".join(letter for letter in source.lower() if letter.isalnum())
+
+
+def _notices(
+    run: PublishedRun, unknown: tuple[str, ...], source: str, overrides: Mapping[str, object]
+) -> Iterator[Notice]:
+    taken = ", ".join(sorted(set(_UNNAMED) - set(overrides)))
+    yield Notice(kind="import", text=f"{source} does not name {taken}; taken from the published settings")
+    if overrides:
+        yield Notice(kind="import", text=f"given at the import, not in {source}: {', '.join(sorted(overrides))}")
+    if _batch_invariant(source) and "batch_invariant" not in overrides:
+        yield Notice(kind="import", text="batch_invariant is taken from the file's name; the file does not say")
+    if unknown:
+        names = ", ".join(map(printable, unknown[:40]))
+        yield Notice(kind="import", text=f"keys that are not known were left out: {names}")
+    if not run.final or len(run.per_problem) != run.config.problems:
+        text = f"the file holds {len(run.per_problem)} of {run.config.problems} problems"
+        yield Notice(kind="warning", text=text + ("" if run.final else ", and says that it is not final"))
+    stray = sum(pivot.abs_pos % _BLOCK > run.config.boundary_slack for pivot in run.pivots)
+    if stray:
+        yield Notice(kind="warning", text=f"{stray} pivots do not lie within the slack of blocks of {_BLOCK} tokens")
+    violations = sum(sum((problem.cache_violations or {}).values()) for problem in run.per_problem)
+    failed = sum(pivot.cache_ok_exact1 is False or pivot.cache_ok_exact2 is False for pivot in run.pivots)
+    if violations > 0 and failed == 0:
+        yield Notice(kind="warning", text=f"{violations} cache violations are counted, but no pivot is marked")
+    torn = sum(_delta_differs(pivot) for pivot in run.pivots)
+    if torn:
+        yield Notice(kind="warning", text=f"{torn} probe differences are not those of their first logprobs")
+
+
+def _delta_differs(pivot: PivotRecord) -> bool:
+    one = pivot.greedy_first_exact1
+    pairs = (
+        (pivot.greedy_first_exact2, pivot.greedy_first_logprob_delta_exact2),
+        (pivot.greedy_first_refeed, pivot.greedy_first_logprob_delta_refeed),
+    )
+    return any(
+        one is not None
+        and other is not None
+        and delta is not None
+        and max(abs(one.actual[1] - other.actual[1]), abs(one.alt[1] - other.alt[1])) != delta
+        for other, delta in pairs
+    )
+
+
+def _problems(run: PublishedRun, source: str) -> Iterator[AnyEvent]:
+    order = {problem.problem_id: problem for problem in run.per_problem}
+    if len(order) != len(run.per_problem):
+        raise RefeedError("usage", f"{source}: per_problem has a problem twice")
+    pivots: dict[int, list[Pivot]] = {problem: [] for problem in order}
+    places = set()
+    for number, record in enumerate(run.pivots):
+        where = f"{source}: pivots[{number}] (problem {record.problem_id}, rollout {record.rollout})"
+        if record.problem_id not in pivots:
+            raise RefeedError("usage", f"{where}: per_problem does not have its problem")
+        place = (record.problem_id, record.rollout, record.abs_pos)
+        if place in places:
+            raise RefeedError("usage", f"{where}: position {record.abs_pos} came before")
+        places.add(place)
+        pivots[record.problem_id].append(_pivot(record, run.config, where))
+    for problem in run.per_problem:
+        yield from _problem(problem, pivots[problem.problem_id], run.config, source)
+
+
+def _problem(record: ProblemRecord, pivots: list[Pivot], config: Config, source: str) -> Iterator[AnyEvent]:
+    problem = record.problem_id
+    if record.pivots != len(pivots):
+        raise RefeedError("usage", f"{source}: problem {problem} says {record.pivots} pivots, but has {len(pivots)}")
+    right = _count(record.rollout_accuracy, config.rollouts, f"{source}: problem {problem}: rollout_accuracy", least=0)
+    seconds = sum(record.pass_seconds)
+    trunk_seconds = max(0.0, record.total_seconds - seconds)
+    yield TrunksDone(problem=problem, attempt=_ATTEMPT, trunks=(), kept=True, seconds=trunk_seconds, right=right)
+    requests = len(pivots) * 2 * (config.k + 1)
+    for name, took in zip(_PASSES, record.pass_seconds, strict=True):
+        yield PassStarted(problem=problem, attempt=_ATTEMPT, name=name, requests=requests)
+        yield PassEnded(problem=problem, attempt=_ATTEMPT, name=name, seconds=took, tokens=0, verified=0, failed=0)
+    yield from pivots
+    yield ProblemClosed(problem=problem, attempt=_ATTEMPT, outcome="measured", pivots=len(pivots), seconds=seconds)
+
+
+def _pivot(record: PivotRecord, config: Config, where: str) -> Pivot:
+    if record.rollout >= config.rollouts:
+        raise RefeedError("usage", f"{where}: only {config.rollouts} rollouts were configured")
+    if record.rollout_correct not in {0, 1}:
+        raise RefeedError("usage", f"{where}: rollout_correct is {record.rollout_correct}", "it must be 0 or 1")
+    nets = [
+        _count(value, config.k, f"{where}: {name}")
+        for name, value in (
+            ("A_exact1", record.estimate_exact1),
+            ("A_exact2", record.estimate_exact2),
+            ("A_refeed", record.estimate_refeed),
+        )
+    ]
+    return Pivot(
+        problem=record.problem_id,
+        attempt=_ATTEMPT,
+        rollout=record.rollout,
+        position=record.abs_pos,
+        index=record.gen_index,
+        margin=record.margin,
+        k=config.k,
+        correct=record.rollout_correct == 1,
+        cache=_proof(record),
+        exact1=_result(nets[0], record.greedy_first_exact1),
+        exact2=_result(
+            nets[1],
+            record.greedy_first_exact2,
+            record.greedy_divergence_exact2,
+            record.greedy_first_logprob_delta_exact2,
+        ),
+        refeed=_result(
+            nets[2],
+            record.greedy_first_refeed,
+            record.greedy_divergence_refeed,
+            record.greedy_first_logprob_delta_refeed,
+        ),
+    )
+
+
+def _result(net: int, greedy: Greedy | None, diverged: bool | None = None, delta: float | None = None) -> PassResult:
+    actual = alternative = Arm()
+    if greedy is not None:
+        actual, alternative = (
+            Arm(probe=Probe(first_token=token, first_logprob=logprob)) for token, logprob in (greedy.actual, greedy.alt)
+        )
+    return PassResult(net=net, actual=actual, alternative=alternative, probe_diverged=diverged, probe_delta=delta)
+
+
+def _proof(record: PivotRecord) -> CacheProof:
+    """The file's own verdict. It never says which counts were seen, and never looked at the re-feed pass's."""
+    flags = {"exact-1": record.cache_ok_exact1, "exact-2": record.cache_ok_exact2}
+    bad = [name for name, flag in flags.items() if flag is False]
+    if bad:
+        return CacheProof(state="failed", proof="counts", reason=f"the file says so of {' and '.join(bad)}")
+    if None in flags.values():
+        return CacheProof(state="not_instrumented")
+    return CacheProof(state="verified", proof="counts")
+
+
+def _count(value: float, of: int, where: str, least: int | None = None) -> int:
+    """The integer that a fraction stands for.
+
+    Raises:
+        RefeedError: kind "usage" when it stands for none.
+    """
+    count = round(value * of)
+    if abs(value * of - count) > _ROUNDING * of or not (-of if least is None else least) <= count <= of:
+        raise RefeedError("usage", f"{where} is {value!r}, which is no count out of {of}")
+    return count
