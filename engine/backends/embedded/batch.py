@@ -92,6 +92,14 @@ class _Entries(NamedTuple):
         return _Entries(*(column[order] for column in self))
 
 
+class _Layout(NamedTuple):
+    """Where keys are and how shapes are padded."""
+
+    tables: NDArray[np.int64]
+    pages: Pages
+    shapes: Shapes
+
+
 def build(
     pieces: Sequence[Piece], tables: NDArray[np.int64], pages: Pages, shapes: Shapes, *, every_row: bool = False
 ) -> Batch:
@@ -115,7 +123,7 @@ def build(
     slots = tables[rows[owner], positions // pages.block_size] * pages.block_size + positions % pages.block_size
     tokens = np.fromiter((token for piece in pieces for token in piece.tokens), dtype=np.int64, count=total)
     decoded = sum(piece.decode for piece in pieces)
-    entries = _Entries(rows, starts, counts, flats)
+    entries, layout = _Entries(rows, starts, counts, flats), _Layout(tables, pages, shapes)
     decode, prefill = entries.pick(np.arange(decoded)), entries.pick(np.arange(decoded, len(pieces)))
     wanted = np.arange(total) if every_row else ends - 1
     padded = _round_up(total, shapes.row_multiple)
@@ -123,10 +131,10 @@ def build(
         tokens=_padded(tokens, padded),
         positions=_padded(positions, padded),
         slots=torch.from_numpy(slots),
-        decode=tuple(_groups(decode, 1, tables, pages, shapes)) if shapes.own_decode else (),
+        decode=tuple(_groups(decode, 1, layout)) if shapes.own_decode else (),
         prefill=(
-            *(() if shapes.own_decode else _groups(decode, 1, tables, pages, shapes)),
-            *_groups(_tiles(prefill, shapes.query_tile), shapes.query_tile, tables, pages, shapes),
+            *(() if shapes.own_decode else _groups(decode, 1, layout)),
+            *_groups(_tiles(prefill, shapes.query_tile), shapes.query_tile, layout),
         ),
         wanted=_padded(wanted, _round_up(len(wanted), shapes.row_multiple)),
         wanted_count=len(wanted),
@@ -142,42 +150,38 @@ def _tiles(entries: _Entries, tile: int) -> _Entries:
     return _Entries(entries.rows[owner], entries.starts[owner] + offset, counts, entries.flats[owner] + offset)
 
 
-def _groups(entries: _Entries, tile: int, tables: NDArray[np.int64], pages: Pages, shapes: Shapes) -> Iterator[Group]:
-    """Groups of entries of like length; in natural mode as few as the workspace allows."""
+def _groups(entries: _Entries, tile: int, layout: _Layout) -> Iterator[Group]:
+    """Groups of entries of like length; in natural mode as few as the workspace allows, at their own shapes."""
     if len(entries.rows) == 0:
         return
-    multiple = (
-        shapes.length_multiple if shapes.length_multiple == 1 else math.lcm(shapes.length_multiple, pages.block_size)
-    )
+    natural = layout.shapes.mode == "natural"
+    multiple = 1 if natural else math.lcm(layout.shapes.length_multiple, layout.pages.block_size)
     lengths = -(-(entries.starts + entries.counts) // multiple) * multiple
-    order = np.argsort(lengths, kind="stable") if shapes.mode != "natural" else np.arange(len(lengths))
-    for part in _cut(order, lengths, tile, pages, by_length=shapes.mode != "natural"):
+    order = np.arange(len(lengths)) if natural else np.argsort(lengths, kind="stable")
+    growth = math.inf if natural else GROWTH
+    per_key = (2 * layout.pages.kv_heads * layout.pages.head_dim + tile) * layout.pages.keys[0].dtype.itemsize
+    for begin, end in _cuts(lengths[order].tolist(), GROUP_BYTES // per_key, growth):
+        part = np.sort(order[begin:end])
         chosen = entries.pick(part)
-        width = tile if shapes.mode != "natural" else int(chosen.counts.max())
-        yield _group(chosen, width, int(lengths[part].max()), tables, pages, shapes)
+        yield _group(chosen, int(chosen.counts.max()) if natural else tile, int(lengths[part].max()), layout)
 
 
-def _cut(
-    order: NDArray[np.int64], lengths: NDArray[np.int64], tile: int, pages: Pages, *, by_length: bool
-) -> Iterator[NDArray[np.int64]]:
-    """Cut `order` where the workspace is full, or where padding would waste more than a call costs."""
-    itemsize = pages.keys[0].dtype.itemsize
-    per_key = max(2 * pages.kv_heads * pages.head_dim * itemsize, tile * itemsize)
+def _cuts(lengths: list[int], keys: int, growth: float) -> Iterator[tuple[int, int]]:
+    """Cut a list of lengths where `keys` are gathered, or where padding would waste more than a call costs."""
     begin, longest = 0, 0
-    for place, entry in enumerate(order):
-        length = max(longest, int(lengths[entry]))
+    for place, length in enumerate(lengths):
+        longest = max(longest, length)
         size = place - begin
-        full = size > 0 and (size + 1) * length * per_key > GROUP_BYTES
-        wasteful = by_length and size >= GROUP_FLOOR and length > GROWTH * int(lengths[order[begin]])
+        full = size > 0 and (size + 1) * longest > keys
+        wasteful = size >= GROUP_FLOOR and length > growth * lengths[begin]
         if full or wasteful:
-            yield order[begin:place]
-            begin, length = place, int(lengths[entry])
-        longest = length
-    yield order[begin:]
+            yield begin, place
+            begin, longest = place, length
+    yield begin, len(lengths)
 
 
-def _group(entries: _Entries, width: int, length: int, tables: NDArray[np.int64], pages: Pages, shapes: Shapes
-) -> Group:
+def _group(entries: _Entries, width: int, length: int, layout: _Layout) -> Group:
+    tables, pages, shapes = layout
     own = shapes.own_decode and width == 1  # tiles of prefill are wider wherever decode has its own kernel
     offsets = np.arange(width)
     real = offsets < entries.counts[:, None]

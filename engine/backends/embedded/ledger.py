@@ -1,7 +1,8 @@
 """Who wrote every KV block: one ledger of chained block hashes, reference counts, owners and eviction order.
 
-A block is findable from the moment its tokens are scheduled until it is evicted or the cache is reset; freeing it only puts
-it in line for eviction. Blocks freed together join the line tail first, so that prefixes outlive what follows them.
+A block is findable from the moment its tokens are scheduled until it is evicted or the cache is reset; freeing it
+only puts it in line for eviction. Blocks freed together join the line tail first, so that prefixes outlive what
+follows them.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from engine.backend import BlockOrigin
 from sessions.errors import RefeedError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from engine.backend import BlockOrigin
 
 
 def chain_root(salt: str) -> bytes:

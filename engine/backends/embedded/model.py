@@ -59,7 +59,7 @@ class Model:
         sin = self._sin.index_select(0, batch.positions)[:, None]
         for number, layer in enumerate(self.weights.layers):
             normed = self._norm(states, layer.attention_norm)
-            states = states + self._attend(number, layer, normed, (cos, sin), batch, pages)
+            states = states + self._attend(number, normed, (cos, sin), batch, pages)
             states = states + self._mlp(layer, self._norm(states, layer.mlp_norm))
         last = self._norm(states.index_select(0, batch.wanted), self.weights.final_norm)
         return self._linear(last.float(), self.weights.head)[: batch.wanted_count]
@@ -67,12 +67,12 @@ class Model:
     def _attend(
         self,
         number: int,
-        layer: LayerWeights,
         states: torch.Tensor,
         angles: tuple[torch.Tensor, torch.Tensor],
         batch: Batch,
         pages: Pages,
     ) -> torch.Tensor:
+        layer = self.weights.layers[number]
         heads, kv_heads, head_dim = self.config.heads, self.config.kv_heads, self.config.head_dim
         projected = self._linear(states, layer.qkv, layer.qkv_bias).view(-1, heads + 2 * kv_heads, head_dim)
         rotated = _rotate(projected[:, : heads + kv_heads], *angles)

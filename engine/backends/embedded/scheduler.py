@@ -1,8 +1,8 @@
 """Which tokens run in the next step: strict admission order, chunked prefill, preemption by recomputation.
 
 Running requests go first, oldest first; when blocks run out the youngest loses all of its blocks and returns to the
-head of the waiting line. Then waiting requests are admitted strictly in order. Both rules depend on token counts alone, so a
-repeated call makes the same steps.
+head of the waiting line. Then waiting requests are admitted strictly in order. Both rules depend on token counts
+alone, so a repeated call makes the same steps.
 """
 
 from __future__ import annotations

@@ -81,8 +81,8 @@ def require_invariance(checked: Checked) -> None:
     """
     if not checked.passed:
         message = (
-            f"numerics is 'invariant', but on this CPU {checked.logit_rows_differing} of {checked.logit_rows} logit rows "
-            f"and {checked.kv_elements_differing} of {checked.kv_elements} KV elements depend on the batch"
+            f"numerics is 'invariant', but here {checked.logit_rows_differing} of {checked.logit_rows} logit rows and "
+            f" {checked.kv_elements_differing} of {checked.kv_elements} KV elements depend on the batch"
         )
         raise RefeedError("engine", message, "use numerics = 'split', or another machine")
 
