@@ -114,7 +114,7 @@ def write_checkpoint(folder: Path, config: dict[str, Any], *, shards: int = 1, *
     else:
         names = sorted(weights)
         parts = [names[start::shards] for start in range(shards)]
-        where = {}
+        where: dict[str, str] = {}
         for number, part in enumerate(parts):
             file = f"model-{number + 1:05d}-of-{shards:05d}.safetensors"
             save_file({name: weights[name] for name in part}, folder / file)
@@ -129,12 +129,13 @@ def write_tokenizer(folder: Path, extra: int = 0) -> None:
     """One token per printable ASCII character behind five special tokens; `extra` more make it too large."""
     letters = [chr(code) for code in range(32, 32 + VOCAB - len(SPECIAL) - 1 + extra)]
     vocabulary = {token: number for number, token in enumerate([*SPECIAL, *letters])}
-    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="?"))
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="?"))  # noqa: S106 - no password
     tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
     tokenizer.decoder = decoders.Fuse()
     tokenizer.add_special_tokens(SPECIAL)
     tokenizer.save(str(folder / "tokenizer.json"))
-    (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": "<|end|>", "pad_token": "<|pad|>"}))
+    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|end|>", "pad_token": "<|pad|>"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
     (folder / "chat_template.jinja").write_text(TEMPLATE)
 
 
@@ -149,10 +150,12 @@ class Recorder:
         self.stop_at_step = stop_at_step
 
     def first_token(self, first: FirstToken) -> bool:
+        """Keep it."""
         self.firsts.append(first)
         return first.id != self.stop_at_first
 
     def step(self, stats: StepStats) -> bool:
+        """Keep it."""
         self.steps.append(stats)
         return self.stop_at_step is None or len(self.steps) < self.stop_at_step
 

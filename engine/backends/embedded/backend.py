@@ -127,8 +127,7 @@ class EmbeddedBackend:
         self._tokenizer = tokenizer
         self._limits = limits
         self._ledger = Ledger(limits.num_blocks)
-        length_multiple = math.lcm(model.shapes.length_multiple, limits.block_size)
-        width = -(-limits.max_model_len // length_multiple) * length_multiple // limits.block_size
+        width = model.shapes.table_width(limits.max_model_len, limits.block_size)
         self._scheduler = Scheduler(
             self._ledger, limits.block_size, limits.max_num_seqs, limits.max_num_batched_tokens, width
         )

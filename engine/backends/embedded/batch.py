@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from engine.backends.embedded.pages import Pages
 
 GROUP_BYTES: Final = 32 * 2**20  # gathered keys and values, or mask, of one attention call
-GROWTH: Final = 1.5  # a group ends where the padded length has grown by so much
-GROUP_FLOOR: Final = 16  # unless it would hold fewer entries than this
 
 
 class Piece(NamedTuple):
@@ -142,42 +140,33 @@ def build(
 
 
 def _tiles(entries: _Entries, tile: int) -> _Entries:
-    """Cut chunks into entries of at most `tile` query tokens."""
-    pieces = -(-entries.counts // tile)
+    """Cut chunks into entries of at most `tile` query tokens, at positions that `tile` divides.
+
+    So the padded KV length of a query follows from its position, however its prompt was cut into chunks.
+    """
+    first = entries.starts // tile
+    pieces = (entries.starts + entries.counts - 1) // tile - first + 1
     owner = np.repeat(np.arange(len(pieces)), pieces)
-    offset = (np.arange(len(owner)) - (np.cumsum(pieces) - pieces)[owner]) * tile
-    counts = np.minimum(tile, entries.counts[owner] - offset)
-    return _Entries(entries.rows[owner], entries.starts[owner] + offset, counts, entries.flats[owner] + offset)
+    number = np.arange(len(owner)) - (np.cumsum(pieces) - pieces)[owner] + first[owner]
+    starts = np.maximum(number * tile, entries.starts[owner])
+    ends = np.minimum((number + 1) * tile, (entries.starts + entries.counts)[owner])
+    return _Entries(entries.rows[owner], starts, ends - starts, entries.flats[owner] + starts - entries.starts[owner])
 
 
 def _groups(entries: _Entries, tile: int, layout: _Layout) -> Iterator[Group]:
-    """Groups of entries of like length; in natural mode as few as the workspace allows, at their own shapes."""
+    """Groups of entries of one padded length; in natural mode all together, at their own shapes."""
     if len(entries.rows) == 0:
         return
     natural = layout.shapes.mode == "natural"
-    multiple = 1 if natural else math.lcm(layout.shapes.length_multiple, layout.pages.block_size)
-    lengths = -(-(entries.starts + entries.counts) // multiple) * multiple
-    order = np.arange(len(lengths)) if natural else np.argsort(lengths, kind="stable")
-    growth = math.inf if natural else GROWTH
+    lengths = layout.shapes.padded_lengths(entries.starts + entries.counts, layout.pages.block_size)
+    parts = [np.arange(len(lengths))] if natural else [np.flatnonzero(lengths == one) for one in np.unique(lengths)]
     per_key = (2 * layout.pages.kv_heads * layout.pages.head_dim + tile) * layout.pages.keys[0].dtype.itemsize
-    for begin, end in _cuts(lengths[order].tolist(), GROUP_BYTES // per_key, growth):
-        part = np.sort(order[begin:end])
-        chosen = entries.pick(part)
-        yield _group(chosen, int(chosen.counts.max()) if natural else tile, int(lengths[part].max()), layout)
-
-
-def _cuts(lengths: list[int], keys: int, growth: float) -> Iterator[tuple[int, int]]:
-    """Cut a list of lengths where `keys` are gathered, or where padding would waste more than a call costs."""
-    begin, longest = 0, 0
-    for place, length in enumerate(lengths):
-        longest = max(longest, length)
-        size = place - begin
-        full = size > 0 and (size + 1) * longest > keys
-        wasteful = size >= GROUP_FLOOR and length > growth * lengths[begin]
-        if full or wasteful:
-            yield begin, place
-            begin, longest = place, length
-    yield begin, len(lengths)
+    for part in parts:
+        length = int(lengths[part].max())
+        most = max(1, GROUP_BYTES // (per_key * length))
+        for begin in range(0, len(part), most):
+            chosen = entries.pick(part[begin : begin + most])
+            yield _group(chosen, int(chosen.counts.max()) if natural else tile, length, layout)
 
 
 def _group(entries: _Entries, width: int, length: int, layout: _Layout) -> Group:

@@ -15,11 +15,15 @@ from __future__ import annotations
 import platform
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
+import numpy as np
 import torch
 
 from sessions.errors import RefeedError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 Mode = Literal["split", "natural", "invariant"]
 
@@ -36,7 +40,8 @@ class Shapes:
     Attributes:
         mode: its name.
         own_decode: whether decode has a kernel of its own.
-        length_multiple: KV lengths are padded to a multiple of it.
+        length_step: KV lengths are padded to a multiple of it, or if that is more, of a quarter of the power of two
+            below; each sequence's padded length follows from its own length alone.
         row_multiple: query rows of SDPA and rows of linears are padded to a multiple of it.
         query_tile: most query tokens of one sequence in one SDPA entry.
         tile_linears: whether linears whose bits may depend on the number of rows run in tiles of `ROW_TILE` rows.
@@ -44,10 +49,24 @@ class Shapes:
 
     mode: Mode
     own_decode: bool
-    length_multiple: int
+    length_step: int
     row_multiple: int
     query_tile: int
     tile_linears: bool
+
+    def padded_lengths(self, lengths: NDArray[np.int64], block_size: int) -> NDArray[np.int64]:
+        """KV lengths that attention runs at, each a function of one sequence's own length; in natural mode as given."""
+        if self.length_step == 1:
+            return lengths
+        below = 2 ** (np.frexp(np.maximum(lengths - 1, 1))[1] - 1)
+        step = np.maximum(self.length_step, below // 4)
+        padded = -(-lengths // step) * step
+        return np.asarray(-(-padded // block_size) * block_size, dtype=np.int64)
+
+    def table_width(self, max_model_len: int, block_size: int) -> int:
+        """Blocks of the longest KV length that attention may gather."""
+        longest = int(self.padded_lengths(np.array([max_model_len]), block_size)[0])
+        return -(-longest // block_size)
 
     def tiled(self, inputs: int, dtype: torch.dtype) -> bool:
         """Whether a linear with that many inputs runs in tiles of rows."""
@@ -55,9 +74,9 @@ class Shapes:
 
 
 SHAPES: Final[dict[str, Shapes]] = {
-    "split": Shapes("split", True, 32, 16, 16, False),  # noqa: FBT003 - a table of the modes
+    "split": Shapes("split", True, 64, 16, 16, False),  # noqa: FBT003 - a table of the modes
     "natural": Shapes("natural", False, 1, 1, 256, False),  # noqa: FBT003
-    "invariant": Shapes("invariant", False, 32, 16, 16, True),  # noqa: FBT003
+    "invariant": Shapes("invariant", False, 64, 16, 16, True),  # noqa: FBT003
 }
 
 
@@ -97,7 +116,9 @@ def describe(shapes: Shapes, dtype: str) -> dict[str, str]:
         "cpu_isa": cpu_isa(),
         "attention_prefill": f"sdpa, query tiles of {shapes.query_tile}, rows x{row}",
         "attention_decode": decode,
-        "kv_length_multiple": str(shapes.length_multiple),
+        "kv_lengths": f"x{shapes.length_step}, beyond {8 * shapes.length_step} in quarters of powers of two"
+        if shapes.length_step > 1
+        else "longest of the batch",
         "linear_rows": f"x{row}",
         "linear_tiles": tiles,
         "head": "float32 from the final states",

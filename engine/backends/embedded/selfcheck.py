@@ -95,7 +95,7 @@ class _Bench:
         self.prompts = prompts
         blocks = [-(-len(prompt) // block_size) for prompt in prompts]
         self.pages = Pages(model.config, sum(blocks), block_size, model.dtype)
-        width = max(blocks) + -(-32 // block_size)
+        width = model.shapes.table_width(max(len(prompt) for prompt in prompts), block_size)
         self.tables = np.full((len(prompts), width), sum(blocks), dtype=np.int64)
         for row, (count, last) in enumerate(zip(blocks, np.cumsum(blocks).tolist(), strict=True)):
             self.tables[row, :count] = np.arange(last - count, last)
