@@ -154,7 +154,7 @@ def test_pooling_different_settings_exits_2_and_names_them(capsys: pytest.Captur
     one = write(campaign(MIXED))
     other = write(campaign(MIXED, k=8), msgspec.structs.replace(SPEC, k=8))
     assert cli.run(["report", one.id, other.id, "--pool"]) == errors.USAGE
-    assert "k (4 / 8)" in capsys.readouterr().err
+    assert "k (4 and 8)" in capsys.readouterr().err
 
 
 def test_a_session_cannot_be_pooled_with_itself(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from sessions.errors import RefeedError
+from sessions.fingerprint import applies, fingerprint
 from sessions.journal import read
-from sessions.spec import COHORT_FIELDS, changed_fields
+from sessions.pool import pool_sessions
 from sessions.state import fold, new_state
 from stats.cache import CacheTally
 from stats.difference import Difference, difference
-from stats.pool import pool
 from stats.report import report
 from stats.serial import as_dict
 from tui.numbers import clock, count
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from stats.table import PivotTable
 
 # Notices of these kinds limit what the numbers say; others (loading) are about the run.
-TELLING: Final = frozenset({"warning", "deviation", "fingerprint", "import"})
+TELLING: Final = frozenset({"warning", "deviation", "import"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,16 +132,16 @@ def audit(sessions: Sequence[Session], against: Session | None = None) -> Audit:
         against: a session whose excess is subtracted.
 
     Raises:
-        RefeedError: kind "spec" when the sessions may not be pooled, naming the fields in which they differ.
+        RefeedError: kind "usage" when the sessions may not be pooled, naming the fields in which they differ.
     """
     first = sessions[0]
-    for other in sessions[1:]:
-        _check_poolable(first, other)
-    tables = [session.state.table() for session in sessions]
-    merged = pool(tables)
+    _check_distinct(sessions)
+    merged = pool_sessions([session.state for session in sessions], [session.folder.id for session in sessions])
     notes = [note for session in sessions for note in _notes(session, named=len(sessions) > 1)]
     if len(sessions) > 1:
         notes += _pool_notes(sessions, [dropped.source for dropped in merged.dropped])
+    if applies(first.spec):
+        notes.append(fingerprint(merged.table.margin).note)
     made = report(
         merged.table,
         alpha=first.spec.alpha,
@@ -165,17 +165,11 @@ def _comparable(against: Session, spec: CampaignSpec, table: PivotTable) -> Pivo
     return replace(other, problems=other.problems + int(highest) + 1)
 
 
-def _check_poolable(first: Session, other: Session) -> None:
-    if first.folder.path.resolve() == other.folder.path.resolve():
-        raise RefeedError("usage", f"session {first.folder.id} was given twice", "name each session once")
-    fields = changed_fields(first.spec, other.spec, COHORT_FIELDS)
-    if fields:
-        differ = ", ".join(f"{name} ({getattr(first.spec, name)} / {getattr(other.spec, name)})" for name in fields)
-        raise RefeedError(
-            "spec",
-            f"{first.folder.id} and {other.folder.id} cannot be pooled: they differ in {differ}",
-            "report them side by side, without --pool",
-        )
+def _check_distinct(sessions: Sequence[Session]) -> None:
+    paths = [session.folder.path.resolve() for session in sessions]
+    for at, session in enumerate(sessions):
+        if paths[at] in paths[:at]:
+            raise RefeedError("usage", f"session {session.folder.id} was given twice", "name each session once")
 
 
 def _cache(sessions: Sequence[Session]) -> CacheTally:

@@ -7,34 +7,42 @@ Subcommands live in `tui.commands`, one noun a module, and are imported when the
 from __future__ import annotations
 
 import importlib
-import json
 import os
 import signal
 import sys
-import traceback
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
 import click
 
 from sessions.errors import RefeedError
+from sessions.version import VERSION
 from tui import errors
 from tui.commands.base import debug_option, write_examples
+from tui.console import say_json
 from tui.plaintext import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import FrameType
 
-# name -> module in tui.commands; the command there is called `command`, or NAME_command where a module has several.
-COMMANDS: Final[dict[str, str]] = {
-    "attach": "attach",
-    "list": "list",
-    "report": "report",
-    "plan": "plan",
-    "verify": "verify",
-    "presets": "presets",
-    "doctor": "doctor",
-    "paths": "paths",
+
+class Entry(NamedTuple):
+    """One subcommand: its module in tui.commands, where it is `command` or NAME_command, and its line in the help."""
+
+    module: str
+    line: str
+
+
+COMMANDS: Final[dict[str, Entry]] = {
+    "attach": Entry("attach", "Watch a running session, or look at a finished one."),
+    "list": Entry("list", "Sessions, newest first."),
+    "report": Entry("report", "Every number of a session, of several, or pooled."),
+    "plan": Entry("plan", "Problems, hours and cost that a decision takes."),
+    "import": Entry("imports", "Published per-pivot JSON becomes a session."),
+    "verify": Entry("verify", "Recompute the chain and the spec digest."),
+    "presets": Entry("presets", "Settings that ship."),
+    "doctor": Entry("doctor", "What is wrong with this machine."),
+    "paths": Entry("paths", "Where things are."),
 }
 
 EXAMPLES: Final = {
@@ -67,9 +75,15 @@ class Commands(click.Group):
         del ctx
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"tui.commands.{COMMANDS[cmd_name]}")
+        module = importlib.import_module(f"tui.commands.{COMMANDS[cmd_name].module}")
         command: click.Command = getattr(module, f"{cmd_name}_command", None) or module.command
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the registry's lines; importing every subcommand for its own would take 100 ms."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.line) for name, entry in COMMANDS.items()])
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the first steps below the list of subcommands."""
@@ -97,13 +111,7 @@ def _print_version(ctx: click.Context, param: click.Parameter, wanted: bool) -> 
     del param
     if not wanted or ctx.resilient_parsing:
         return
-    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - 20 ms that only this flag needs
-
-    try:
-        found = version("refeed-tui")
-    except PackageNotFoundError:
-        found = "(run from its sources)"
-    click.echo(f"refeed-tui {found}")
+    click.echo(f"refeed-tui {VERSION}")
     ctx.exit()
 
 
@@ -138,8 +146,7 @@ def _flagged(args: Sequence[str], flag: str) -> bool:
 
 def _say(line: str, kind: str, args: Sequence[str]) -> None:
     if _flagged(args, "--json"):
-        sys.stdout.write(json.dumps({"error": {"kind": kind, "message": line}}) + "\n")
-        sys.stdout.flush()
+        say_json({"error": {"kind": kind, "message": line}})
     sys.stderr.write(f"refeed-tui: {line}\n")
 
 
@@ -150,7 +157,7 @@ def _fail(error: BaseException, args: Sequence[str]) -> int:
     if errors.needs_traceback(error):
         line = f"{line} (traceback in {errors.write_traceback(error)})"
     if _flagged(args, "--debug"):
-        traceback.print_exception(error)
+        errors.print_traceback(error)
     _say(line, kind, args)
     return errors.EXIT_CODES[kind]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from typing import IO, TYPE_CHECKING, Final
@@ -70,6 +69,8 @@ def say_json(value: object) -> None:
     Raises:
         ValueError: a number is not finite, which JSON cannot say.
     """
+    import json  # noqa: PLC0415 - 5 ms that text need not pay
+
     print(json.dumps(value, indent=2, allow_nan=False), flush=True)  # noqa: T201 - this is where JSON is printed
 
 

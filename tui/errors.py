@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
+import sys
 import time
-import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -58,18 +57,33 @@ def sentence(error: BaseException) -> str:
     )
 
 
+def traceback_text(error: BaseException) -> str:
+    """An error's traceback, with that of its cause."""
+    import traceback  # noqa: PLC0415 - only an error needs it
+
+    return "".join(traceback.format_exception(error))
+
+
+def print_traceback(error: BaseException) -> None:
+    """Print an error's traceback on stderr, each line made safe."""
+    for line in lines(traceback_text(error).rstrip()):
+        print(line, file=sys.stderr)  # noqa: T201 - --debug asks for it
+
+
 def write_traceback(error: BaseException) -> Path:
     """Write an error's traceback to a private file in the state folder (or the temporary folder) and return its path.
 
     Old ones beyond `KEPT_TRACEBACKS` are removed.
     """
-    text = "".join(traceback.format_exception(error))
+    text = traceback_text(error)
     name = f"{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}.txt"
     with contextlib.suppress(OSError):
         folder = _folder()
         for old in sorted(folder.glob("*.txt"))[: -KEPT_TRACEBACKS + 1]:
             old.unlink(missing_ok=True)
         return _write(folder / name, text)
+    import tempfile  # noqa: PLC0415 - only where the home cannot be written
+
     handle, path = tempfile.mkstemp(prefix="refeed-tui-", suffix=f"-{name}")
     os.close(handle)
     return _write(Path(path), text)

@@ -59,7 +59,8 @@ def render(audit: Audit) -> Iterator[RenderableType]:
 
 def side_by_side(audits: Sequence[Audit]) -> Iterator[RenderableType]:
     """Yield the headline numbers of several reports, a column each, then the notes of each."""
-    table = _table("", *(audit.sessions[0].folder.name or audit.sessions[0].folder.id for audit in audits))
+    table = _table("", *(audit.sessions[0].folder.name or audit.sessions[0].folder.id for audit in audits), left=0)
+    table.columns[0].justify = "left"
     for name, cell in MEASURES:
         table.add_row(name, *(cell(audit) for audit in audits))
     yield table
@@ -335,7 +336,7 @@ def _against_cell(audit: Audit) -> str:
 
 
 MEASURES: Final[tuple[tuple[str, Callable[[Audit], str]], ...]] = (
-    ("model", lambda audit: one_line(audit.sessions[0].spec.model or "", 24)),
+    ("model", lambda audit: one_line((audit.sessions[0].spec.model or "").rsplit("/", 1)[-1], 20)),
     ("K", lambda audit: ", ".join(str(k) for k in audit.report.k)),
     ("pivots", lambda audit: f"{audit.report.pivots:,}"),
     ("informative", lambda audit: f"{audit.report.informative_problems}/{audit.report.problems}"),

@@ -9,7 +9,6 @@ from tui.commands.base import Command
 
 @click.command(
     cls=Command,
-    short_help="Watch a running session, or look at a finished one.",
     examples=("refeed-tui attach", "refeed-tui attach night --plain"),
 )
 @click.argument("session", required=False)

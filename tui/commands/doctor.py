@@ -15,7 +15,6 @@ from tui.plaintext import one_line
 @click.command(
     cls=Command,
     examples=("refeed-tui doctor", "refeed-tui doctor --json"),
-    short_help="What is wrong with this machine.",
 )
 @json_option
 def command(as_json: bool) -> int:

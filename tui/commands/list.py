@@ -50,7 +50,6 @@ class Row:
 @click.command(
     name="list",
     cls=Command,
-    short_help="Sessions, newest first.",
     examples=("refeed-tui list", "refeed-tui list --json"),
 )
 @json_option

@@ -16,7 +16,6 @@ from tui.plaintext import one_line
 @click.command(
     cls=Command,
     examples=("refeed-tui paths", "REFEED_TUI_HOME=/data/audits refeed-tui paths"),
-    short_help="Where things are.",
 )
 def command() -> None:
     """Where sessions, error files and the program itself are."""

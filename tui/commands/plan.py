@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 @click.command(
     cls=Command,
-    short_help="Problems, hours and cost that a decision takes.",
     examples=("refeed-tui plan night", "refeed-tui plan night --alpha 0.01 --price-per-hour 3.2"),
 )
 @session_argument

@@ -21,7 +21,6 @@ LONGEST: Final = 40
 @click.command(
     cls=Command,
     examples=("refeed-tui presets", "refeed-tui launch paper-main --dry-run"),
-    short_help="Settings that ship.",
 )
 @json_option
 def command(as_json: bool) -> None:

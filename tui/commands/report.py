@@ -10,7 +10,6 @@ from tui.console import say_json
 
 @click.command(
     cls=Command,
-    short_help="Every number of a session, of several, or pooled.",
     examples=(
         "refeed-tui report night",
         "refeed-tui report main screened --pool",

@@ -11,7 +11,6 @@ from tui.console import say, say_json
 
 @click.command(
     cls=Command,
-    short_help="Recompute the chain and the spec digest.",
     examples=("refeed-tui verify night", "refeed-tui verify night --json"),
 )
 @session_argument

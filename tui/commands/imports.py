@@ -1,0 +1,77 @@
+"""`refeed-tui import`: published per-pivot files become sessions."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from sessions.errors import RefeedError
+from sessions.store import Store
+from tui.commands.base import Command, json_option
+from tui.console import say, say_json
+from tui.plaintext import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sessions.store import SessionFolder
+
+
+@click.command(
+    name="import",
+    cls=Command,
+    examples=(
+        "refeed-tui import primary.json --name primary",
+        "refeed-tui import data/published/*.json",
+        "refeed-tui import run.json --set block_size=32 --set batch_invariant=true",
+    ),
+)
+@click.argument("file", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--name", help="Name of the session; for one file only.")
+@click.option("--set", "settings", multiple=True, metavar="FIELD=VALUE", help="A setting that the file does not name.")
+@json_option
+def import_command(file: tuple[Path, ...], name: str | None, settings: tuple[str, ...], as_json: bool) -> None:
+    """Turn published per-pivot JSON into sessions that list, report and pool like any other.
+
+    Fractions become counts again; a fraction that is no count is an error that names the record. What a file does not
+    say stays absent, and the file's hash is recorded.
+    """
+    from sessions.imports import import_published  # noqa: PLC0415 - `--help` need not load it
+
+    if name is not None and len(file) > 1:
+        raise click.UsageError(f"--name names one session, but {len(file)} files were given")
+    overrides = parse_settings(settings)
+    store = Store()
+    made = []
+    for path in file:
+        folder = import_published(path, store, name, overrides)
+        made.append((folder, path))
+        if not as_json:
+            say(f"{folder.id}  {folder.summary().evidence.pivots:,} pivots from {one_line(str(path))}")
+    if as_json:
+        say_json({"sessions": [_entry(folder, path) for folder, path in made]})
+
+
+def _entry(folder: SessionFolder, path: Path) -> dict[str, object]:
+    return {"id": folder.id, "name": folder.name, "source": str(path), "pivots": folder.summary().evidence.pivots}
+
+
+def parse_settings(settings: Sequence[str]) -> dict[str, object]:
+    """Fields from "FIELD=VALUE" texts; a value is TOML, and a bare word is text.
+
+    Raises:
+        RefeedError: kind "usage" for a text without a field.
+    """
+    fields: dict[str, object] = {}
+    for text in settings:
+        field, equals, value = text.partition("=")
+        if not equals or not field.strip().isidentifier():
+            raise RefeedError("usage", f"--set {text!r} is not FIELD=VALUE", "for example --set block_size=32")
+        try:
+            fields[field.strip()] = tomllib.loads(f"value = {value}")["value"]
+        except tomllib.TOMLDecodeError:
+            fields[field.strip()] = value
+    return fields
