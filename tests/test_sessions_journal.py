@@ -5,9 +5,11 @@ import os
 import resource
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from hashlib import blake2b
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,7 +23,7 @@ from sessions.journal import Follower, Journal, read, verify
 from tests.session_events import closed, opened, pivot
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
 
 DIGEST = "c0" * 32
 
@@ -35,6 +37,12 @@ def write(path: Path, count: int = 3, digest: str = DIGEST) -> list[object]:
     """A journal of an Opened and some pivots."""
     with Journal.open(path, digest) as journal:
         return [journal.append(opened())] + [journal.append(pivot(position=145 + n)) for n in range(count - 1)]
+
+
+def write_short(path: Path) -> list[object]:
+    """A journal of three short lines, for tests that try each of their bytes."""
+    with Journal.open(path, DIGEST) as journal:
+        return [journal.append(Notice(kind="x", text="y")) for _ in range(3)]
 
 
 def test_events_come_back_as_they_were_stamped(path: Path) -> None:
@@ -77,7 +85,7 @@ def test_a_clock_that_goes_backwards_changes_nothing(path: Path) -> None:
 
 def test_a_tail_torn_at_any_byte_is_cut_and_the_rest_stands(path: Path) -> None:
     """Readers skip a partial last line quietly; the next writer cuts it off and reports it."""
-    write(path)
+    write_short(path)
     whole = path.read_bytes()
     start = whole[:-1].rindex(b"\n") + 1
     for cut in range(start + 1, len(whole) - 1):
@@ -118,7 +126,7 @@ def test_a_tail_of_zero_bytes_is_cut(path: Path) -> None:
 
 def test_any_flipped_byte_is_found(path: Path) -> None:
     """Each byte of a journal, flipped, is an integrity error that names its line, or a torn tail; never an event."""
-    written = write(path)
+    written = write_short(path)
     whole = path.read_bytes()
     ends = [index for index, byte in enumerate(whole) if byte == ord("\n")]
     for index in range(len(whole)):
@@ -396,18 +404,40 @@ def test_short_writes_are_completed(path: Path, monkeypatch: pytest.MonkeyPatch)
     assert verify(path, DIGEST).events == 3
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_read_only_folder_reads_and_says_why_it_cannot_be_written(path: Path) -> None:
+def unprivileged(action: Callable[[], object]) -> str:
+    """What an action raises in a process that may not write everywhere, as root may; empty when nothing."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:  # nothing of pytest may run here: the process leaves by _exit
+        said = ""
+        try:
+            if os.geteuid() == 0:
+                os.setuid(65534)
+            action()
+        except RefeedError as error:
+            said = str(error)
+        except BaseException as error:  # noqa: BLE001 - told to the test, which fails
+            said = repr(error)
+        os.write(writer, said.encode())
+        os._exit(0)
+    os.close(writer)
+    os.waitpid(child, 0)
+    with os.fdopen(reader, "rb") as file:
+        return file.read().decode()
+
+
+def test_a_read_only_folder_reads_and_says_why_it_cannot_be_written() -> None:
     """Readers need no permission to write; a writer is told the cause."""
-    write(path)
-    path.chmod(0o400)
-    path.parent.chmod(0o500)
-    try:
-        assert len(list(read(path, DIGEST))) == 3
-        with pytest.raises(RefeedError, match="Permission denied"):
-            Journal.open(path, DIGEST)
-    finally:
-        path.parent.chmod(0o700)
+    with tempfile.TemporaryDirectory() as folder:  # pytest's own folders admit no other user
+        path = Path(folder) / "events.jsonl"
+        write(path)
+        path.chmod(0o444)
+        path.parent.chmod(0o555)
+        try:
+            assert unprivileged(lambda: list(read(path, DIGEST))) == ""
+            assert "Permission denied; check the owner" in unprivileged(lambda: Journal.open(path, DIGEST))
+        finally:
+            path.parent.chmod(0o700)
 
 
 def test_closing_events_are_synced(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
