@@ -1,0 +1,225 @@
+"""The live screen says what must not be missed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.tui_journals import Script, imported
+from tests.tui_pilot import living, opened, screen_text, settle
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def running(home: Path, problems: int = 12) -> Script:
+    """A campaign in its 13th problem's second pass."""
+    script = Script(home, name="credit-audit", price=2.5)
+    script.begin(machine="AMD EPYC 9554")
+    for problem in range(problems):
+        script.problem(problem, script.nets())
+    script.trunks(problems)
+    script.passes(problems, upto=2, done=0.5)
+    return script
+
+
+async def test_everything_that_must_not_be_missed_is_visible_at_80_by_24(tmp_path: Path) -> None:
+    """At the smallest size one screen answers: state, cache, effect, certainty, cost and end."""
+    folder = running(tmp_path).folder
+    with living(folder):
+        async with opened(folder) as (app, _):
+            text = screen_text(app)
+    for said in (
+        "RUNNING",
+        "credit-audit",
+        "elapsed 04:4",
+        "left",
+        "cost 0.2",
+        "12/20 problems, 12 of 12 informative",
+        f"digest {folder.registration().digest[:8]}",
+        "AMD",
+        "problem 13/20 (task 12) exact-2 [2 of 3]",
+        "200/400",
+        "6,010 tokens/s",
+        "KV 34%",
+        "0 preempted",
+        "CACHE OK 100.0% verified 144 of 144 pivots, 0 failed (proof: block ledger)",
+        "decode-time share",
+        "re-feed ",
+        "floor ",
+        "excess",
+        "symmetry e",
+        "1/α = 20",  # noqa: RUF001  (the letter is meant)
+        "lower bound",
+        "plain t",
+        "valid only at the planned end",
+        "leave (campaign goes on)",
+        "A abort",
+    ):
+        assert said in text, f"{said!r} is not on the screen:\n{text}"
+    assert len(text.split("\n")) == 24
+
+
+async def test_the_numbers_are_those_of_the_folded_state(tmp_path: Path) -> None:
+    """What stands on the screen is what statistics say of the same events."""
+    script = running(tmp_path)
+    with living(script.folder):
+        async with opened(script.folder) as (app, _):
+            assert app.watched is not None
+            live = app.watched.state.live
+            text = screen_text(app)
+    refeed, floor = live.common.refeed, live.common.floor
+    assert f"{refeed.disagree}/{live.common.n}" in text
+    assert f"{floor.disagree}/{live.common.n}" in text
+    assert f"{100 * refeed.disagree / refeed.n:.1f}%" in text
+    assert f"{100 * (refeed.disagree - floor.disagree) / refeed.n:+.1f}pp" in text
+
+
+async def test_a_cache_failure_is_told_in_words(tmp_path: Path) -> None:
+    """A failed check says that it failed, what it ended, and which request did what."""
+    script = running(tmp_path, problems=3)
+    script.fail(3)
+    async with opened(script.folder) as (app, _):
+        text = screen_text(app)
+    assert "ABORTED" in text
+    assert "CACHE FAILED 1 of 37 pivots" in text
+    told = " ".join(text.split())
+    assert "first: problem 3, rollout 3, position 145: hit 128 cached tokens, expected 144" in told
+    assert "cache check failed: problem 3" in text
+
+
+async def test_a_pause_says_that_the_gpu_stays_billed(tmp_path: Path) -> None:
+    """While the worker is paused the screen says that the GPU is held."""
+    script = running(tmp_path, problems=2)
+    script.pause()
+    with living(script.folder):
+        async with opened(script.folder) as (app, _):
+            text = screen_text(app)
+    assert "PAUSED: the GPU stays held and billed" in text
+    assert "P resume" in text
+
+
+async def test_a_dead_worker_is_seen(tmp_path: Path) -> None:
+    """A journal without an end and without a worker is interrupted, and says how to continue."""
+    script = running(tmp_path, problems=2)
+    async with opened(script.folder) as (app, _):
+        text = screen_text(app)
+    assert "INTERRUPTED" in text
+    assert f"refeed-tui resume {script.folder.id}" in text
+
+
+async def test_an_import_says_that_its_caches_were_not_checked(tmp_path: Path) -> None:
+    """The published primary run shows its headline and claims no verified cache."""
+    folder = imported(tmp_path)
+    async with opened(folder) as (app, _):
+        text = screen_text(app)
+    assert "IMPORTED" in text
+    assert "CACHE NOT INSTRUMENTED" in text
+    assert "CACHE OK" not in text
+    assert "20/20 problems, 20 of 20 informative" in text
+
+
+async def test_events_appear_as_they_are_written(tmp_path: Path) -> None:
+    """A viewer follows a journal that grows."""
+    script = Script(tmp_path)
+    script.begin()
+    with living(script.folder):
+        async with opened(script.folder) as (app, pilot):
+            assert "0/20 problems" in screen_text(app)
+            script.problem(0, script.nets())
+            await pilot.pause(0.5)
+            await settle(app, pilot)
+            assert "1/20 problems" in screen_text(app)
+
+
+async def test_both_conditionings_are_on_a_key(tmp_path: Path) -> None:
+    """`c` switches which pivots are eligible, and the screen says which."""
+    script = running(tmp_path, problems=4)
+    with living(script.folder):
+        async with opened(script.folder) as (app, pilot):
+            assert "eligible where any pass is nonzero" in screen_text(app)
+            await pilot.press("c")
+            await pilot.pause()
+            assert app.watched is not None
+            counts = app.watched.state.live.exact1
+            text = screen_text(app)
+    assert f"eligible where exact-1 is nonzero, n = {counts.n}" in text
+    assert f"{counts.refeed.disagree}/{counts.n}" in text
+
+
+async def test_a_paused_view_stays_and_says_so(tmp_path: Path) -> None:
+    """Space holds the picture while events go on; space again catches up."""
+    script = running(tmp_path, problems=2)
+    with living(script.folder):
+        async with opened(script.folder) as (app, pilot):
+            await pilot.press("space")
+            await pilot.pause()
+            assert "VIEW PAUSED" in screen_text(app)
+            script.passes(2, upto=3)
+            script.pivots(2, script.nets())
+            script.close(2, 12)
+            await pilot.pause(0.8)
+            assert "2/20 problems" in screen_text(app)
+            await pilot.press("space")
+            await pilot.pause(0.3)
+            assert "3/20 problems" in screen_text(app)
+
+
+async def test_below_the_smallest_size_it_says_so_and_what_must_not_be_missed(tmp_path: Path) -> None:
+    """A terminal of 60x20 shows state, cache and how much room is needed."""
+    script = running(tmp_path, problems=2)
+    with living(script.folder):
+        async with opened(script.folder, size=(60, 20)) as (app, pilot):
+            text = screen_text(app)
+            await pilot.resize_terminal(80, 24)
+            await settle(app, pilot)
+            grown = screen_text(app)
+    assert "60x20 is too small: 80x24 needed" in text
+    assert "RUNNING" in text
+    assert "cache: 24 verified" in text
+    assert "too small" not in grown
+    assert "symmetry e" in grown
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
+async def test_ascii_terminals_get_ascii_alone(tmp_path: Path, size: tuple[int, int]) -> None:
+    """With ASCII asked for, no character of the live screen is outside ASCII."""
+    script = running(tmp_path, problems=4)
+    with living(script.folder):
+        async with opened(script.folder, size, ascii_only=True) as (app, _):
+            text = screen_text(app)
+    strange = {character for character in text if ord(character) > 126}
+    assert not strange
+    assert "1/alpha = 20" in text
+
+
+async def test_what_a_model_wrote_is_plain_text(tmp_path: Path) -> None:
+    """Markup is shown as it is; escape sequences come out as text and never reach the terminal."""
+    script = Script(tmp_path)
+    script.begin(model="evil/[bold]\x1b]0;owned\x07m")
+    script.trunks(0)
+    script.passes(0)
+    pivot = script.pivot(0, 0, (1, 1, -1))
+    import msgspec  # noqa: PLC0415
+
+    script.say(msgspec.structs.replace(pivot, actual_text="[red]\x1b[31m", alternative_text="\x9b2J\u202e"))
+    script.close(0, 1)
+    with living(script.folder):
+        async with opened(script.folder, (120, 40)) as (app, _):
+            text = screen_text(app)
+    assert "\x1b" not in text
+    assert "\x9b" not in text
+    assert "\u202e" not in text
+    assert "[red]" in text
+    assert "[bold]" in text
+
+
+async def test_wide_terminals_show_problems_and_log_beside(tmp_path: Path) -> None:
+    """200 columns are used: the newest problems and the log stand at the right."""
+    script = running(tmp_path, problems=4)
+    with living(script.folder):
+        async with opened(script.folder, (200, 60)) as (app, _):
+            text = screen_text(app)
+    assert "Problems, newest first" in text
+    assert "engine ready in 1.5 s" in text

@@ -1,0 +1,67 @@
+"""Driving the dashboard in tests: a session, a size, and what stands on the screen."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from typing import TYPE_CHECKING, Literal
+
+from tui.app import RefeedApp
+from tui.screens.campaign import CampaignScreen
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from textual.pilot import Pilot
+
+    from sessions.store import SessionFolder
+
+
+def screen_text(app: RefeedApp) -> str:
+    """Every cell of the screen, as lines."""
+    strips = app.screen._compositor.render_strips()
+    return "\n".join("".join(segment.text for segment in strip) for strip in strips)
+
+
+@contextlib.contextmanager
+def living(folder: SessionFolder) -> Iterator[None]:
+    """Hold the session's lock, as a worker does."""
+    fd = os.open(folder.lock_path, os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
+
+
+@contextlib.asynccontextmanager
+async def opened(
+    folder: SessionFolder | None,
+    size: tuple[int, int] = (80, 24),
+    mode: Literal["attach", "replay", "home"] = "attach",
+    *,
+    ascii_only: bool = False,
+    speed: float = 1.0,
+) -> AsyncIterator[tuple[RefeedApp, Pilot[int]]]:
+    """A dashboard on a session, read to its end and painted."""
+    app = RefeedApp(folder, mode=mode, ascii_only=ascii_only, speed=speed)
+    async with app.run_test(size=size) as pilot:
+        if mode != "home":
+            await settle(app, pilot)
+        yield app, pilot
+
+
+async def settle(app: RefeedApp, pilot: Pilot[int]) -> None:
+    """Wait until the journal is read and the screen shows it."""
+    for _ in range(200):
+        await pilot.pause(0.02)
+        screen = app.screen
+        if isinstance(screen, CampaignScreen) and screen.watched.caught_up and not screen.seeking:
+            screen.repaint(force=True)
+            await pilot.pause()
+            screen.repaint(force=True)
+            await pilot.pause()
+            return
+    message = "the journal was not read within 4 s"
+    raise AssertionError(message)

@@ -1,0 +1,270 @@
+"""The dashboard: opens a session or the home screen, owns themes, signals, commands to workers and what `q` says."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import threading
+from typing import TYPE_CHECKING, ClassVar, Final, Literal
+
+from textual import work
+from textual.app import App
+from textual.binding import Binding
+from textual.theme import Theme
+
+from sessions.errors import RefeedError
+from tui import clipboard
+from tui.plaintext import one_line
+from tui.screens.campaign import CampaignScreen
+from tui.screens.dialogs import Ask, Confirm, Text
+from tui.terminal import end_for_sure, handle_signals, watch_tty
+from tui.views import help as help_view
+from tui.views.glyphs import ASCII, UNICODE, wants_ascii
+from tui.watched import Watched
+from tui.widgets.ink import DARK, LIGHT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from textual.app import SystemCommand
+    from textual.screen import Screen
+
+    from engine.controlsocket import Command
+    from sessions.store import SessionFolder
+    from tui.views.glyphs import Glyphs
+
+Mode = Literal["attach", "replay", "home"]
+
+SIGHUP: Final = 129
+THEMES: Final = (
+    Theme(
+        name="refeed-dark",
+        primary="#5cb8ef",
+        secondary="#f0a30a",
+        warning="#f0e442",
+        error="#e0693a",
+        success="#35c99b",
+        accent="#cc9ee6",
+        foreground="#d5dbe1",
+        background="#10161d",
+        surface="#17202a",
+        panel="#1e2a36",
+        dark=True,
+    ),
+    Theme(
+        name="refeed-light",
+        primary="#005f9e",
+        secondary="#a35200",
+        warning="#6e5600",
+        error="#a8330a",
+        success="#006a4e",
+        accent="#7a3b9c",
+        foreground="#1d2733",
+        background="#fbfbf8",
+        surface="#f0f1ee",
+        panel="#e4e7e6",
+        dark=False,
+    ),
+)
+
+
+class RefeedApp(App[int]):
+    """The dashboard.
+
+    Attributes:
+        glyphs: marks that this terminal can show.
+        slow: whether everything runs at half rate, for bad links.
+        watched: the session on the bottom screen; None on the home screen.
+    """
+
+    CSS_PATH = "app.tcss"
+    TITLE = "refeed-tui"
+    # Textual declares these as instance variables
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-medium"), (170, "-wide")]  # noqa: RUF012
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (34, "-tall"), (50, "-taller")]  # noqa: RUF012
+    BINDINGS: ClassVar = [
+        Binding("q,ctrl+c", "leave", "leave", priority=False),
+        Binding("question_mark", "help", "help"),
+    ]
+
+    def __init__(
+        self,
+        folder: SessionFolder | None,
+        *,
+        mode: Mode,
+        speed: float = 1.0,
+        ascii_only: bool | None = None,
+        slow: bool = False,
+    ) -> None:
+        """Prepare; nothing is read before it runs."""
+        super().__init__()
+        self.glyphs: Glyphs = ASCII if (wants_ascii() if ascii_only is None else ascii_only) else UNICODE
+        self.slow = slow
+        self.mode = mode
+        self.speed = speed
+        self.folder = folder
+        self.watched: Watched | None = None
+        self._restore: Callable[[], None] | None = None
+        self._stop = threading.Event()
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        """Inks of the current theme, whichever it is."""
+        return DARK if self.current_theme.dark else LIGHT
+
+    def on_mount(self) -> None:
+        """Take over signals and open the first screen."""
+        for theme in THEMES:
+            self.register_theme(theme)
+        self.theme = THEMES[0].name
+        if threading.current_thread() is threading.main_thread() and not self.is_headless:
+            import asyncio  # noqa: PLC0415  (the loop exists only now)
+
+            self._restore = handle_signals(asyncio.get_running_loop(), self._signalled)
+            watch_tty(self._hung_up, self._stop)
+        if self.folder is not None and self.mode != "home":
+            self.open(self.folder, self.mode, speed=self.speed)
+
+    def open(self, folder: SessionFolder, mode: Literal["attach", "replay"], *, speed: float = 1.0) -> None:
+        """Show a session.
+
+        Raises:
+            RefeedError: its spec cannot be read.
+        """
+        watched = Watched.of(folder, mode)
+        self.watched = watched
+        self.push_screen(CampaignScreen(watched, speed=speed))
+
+    def on_unmount(self) -> None:
+        """Give signals back."""
+        self._stop.set()
+        if self._restore is not None:
+            self._restore()
+
+    # Ends
+
+    def _signalled(self, code: int) -> None:
+        self.exit(code, return_code=code)
+
+    def _hung_up(self) -> None:
+        end_for_sure(SIGHUP)
+        self.call_from_thread(self._signalled, SIGHUP)
+
+    def action_leave(self) -> None:
+        """Leave; a running campaign goes on."""
+        self.exit(0)
+
+    def _fatal_error(self) -> None:
+        """Close without printing; `run_dashboard` raises the error where the command reports it."""
+        self._close_messages_no_wait()
+
+    # Services for screens
+
+    def copy(self, text: str) -> None:
+        """Copy to the terminal's clipboard and to a file."""
+        self.copy_to_clipboard(text)
+        try:
+            path = clipboard.save(text)
+        except RefeedError as error:
+            self.notify(one_line(str(error)), severity="error", markup=False)
+        else:
+            self.notify(f"copied {len(text):,} characters; also in {one_line(str(path))}", markup=False)
+
+    def ask(self, question: str, then: Callable[[str | None], None], value: str = "") -> None:
+        """Ask for a line of text."""
+        self.push_screen(Ask(question, value), then)
+
+    def confirm_abort(self, watched: Watched) -> None:
+        """Ask once before aborting, naming what is lost."""
+
+        def answered(yes: bool | None) -> None:
+            if yes:
+                self.command(watched, "abort")
+
+        self.push_screen(Confirm(help_view.abort_question(watched)), answered)
+
+    @work(thread=True, group="command")
+    def command(self, watched: Watched, name: Command) -> None:
+        """Send a command to the session's worker and say what it answered."""
+        supervisor = importlib.import_module("engine.supervisor")  # only a command needs it
+        try:
+            answer = supervisor.send(watched.folder, name)
+        except RefeedError as error:
+            self.call_from_thread(self.notify, one_line(str(error)), severity="error", markup=False)
+        else:
+            severity: Literal["information", "warning"] = "information" if answer.ok else "warning"
+            text = one_line(answer.text) or f"{name}: taken"
+            self.call_from_thread(self.notify, text, severity=severity, markup=False)
+
+    def action_help(self) -> None:
+        """Show the keys."""
+        replay = self.watched is not None and self.watched.mode == "replay"
+        self.push_screen(Text(help_view.keys(replay=replay)))
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        """Commands of the palette."""
+        from textual.app import SystemCommand  # noqa: PLC0415  (only the palette needs it)
+
+        yield from super().get_system_commands(screen)
+        if isinstance(screen, CampaignScreen):
+            for number, title in enumerate(help_view.PANELS, start=1):
+
+                def show(number: int = number) -> None:
+                    screen.action_panel(number)
+
+                yield SystemCommand(f"Panel {number}: {title}", f"Show {title.lower()}", show)
+            yield SystemCommand("Copy panel", "Copy this panel as text (OSC 52 and a file)", screen.action_copy)
+            yield SystemCommand("Abort campaign", "Ask, then stop the worker", screen.action_abort)
+
+
+def parting_words(watched: Watched) -> str:
+    """What the shell shows after the dashboard was left: how to come back to a campaign that goes on."""
+    session = watched.folder.id
+    if watched.mode == "replay" or not watched.live or watched.state.ended is not None:
+        return ""
+    return (
+        f"session {session} goes on.\n"
+        f"  come back:  refeed-tui attach {session}\n"
+        f"  stop it:    refeed-tui abort {session}\n"
+    )
+
+
+def run_dashboard(
+    folder: SessionFolder | None,
+    *,
+    mode: Mode,
+    speed: float = 1.0,
+    ascii: bool | None = None,  # noqa: A002  (the option's name)
+    refresh: Literal["normal", "slow"] = "normal",
+) -> int:
+    """Run the dashboard until it is left.
+
+    Args:
+        folder: session to open; None for the home screen.
+        mode: attach to it, replay it, or the home screen.
+        speed: of a replay, recorded seconds a second.
+        ascii: draw with ASCII only; None decides by the terminal.
+        refresh: "slow" halves all rates.
+
+    Returns:
+        exit code: 128 + n after a signal; the run's own when its end was watched live; else 0.
+
+    Raises:
+        RefeedError: the session cannot be opened.
+        Exception: whatever broke the dashboard, for the command to report.
+    """
+    app = RefeedApp(folder, mode=mode, speed=speed, ascii_only=ascii, slow=refresh == "slow")
+    code = app.run()
+    error = app._exception  # noqa: SLF001  (Textual prints it, or hands it over here)
+    if error is not None:
+        raise error
+    if code is not None and code != 0:
+        return code
+    watched = app.watched
+    if watched is None:
+        return 0
+    words = parting_words(watched)
+    if words:
+        sys.stdout.write(words)
+    if watched.was_live and watched.state.ended is not None:
+        return watched.state.ended.exit_code
+    return 0

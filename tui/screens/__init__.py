@@ -1,0 +1,1 @@
+"""Screens and panes: they ask views what to say and hand it to widgets."""

@@ -1,0 +1,104 @@
+"""Small windows above a screen: a question, a confirmation, the help."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, TypeVar
+
+from textual.binding import Binding
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.widgets import Input
+
+from tui.widgets.lines import Lines, ScrollLines
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from textual.app import ComposeResult
+
+    from tui.widgets.ink import Line
+
+_R = TypeVar("_R")
+
+
+class Dialog(ModalScreen[_R]):
+    """A window in the middle."""
+
+
+class Confirm(Dialog[bool]):
+    """A question whose yes is a key that is not pressed by accident."""
+
+    BINDINGS: ClassVar = [
+        Binding("y", "answer(True)", "yes"),
+        Binding("n,escape,q,enter", "answer(False)", "no"),
+    ]
+
+    def __init__(self, lines: Sequence[Line]) -> None:
+        """Say what is at stake."""
+        super().__init__()
+        self._lines = tuple(lines)
+
+    def compose(self) -> ComposeResult:
+        """The question and its two answers."""
+        with Vertical():
+            yield Lines(self._lines, id="question")
+            yield Lines(((), (("y", "key"), (" yes   ", "plain"), ("n", "key"), (" no", "plain"))), id="answers")
+
+    def action_answer(self, yes: bool) -> None:
+        """Close with the answer."""
+        self.dismiss(yes)
+
+
+class Ask(Dialog[str | None]):
+    """A question answered by a line of text."""
+
+    BINDINGS: ClassVar = [Binding("escape", "cancel", "cancel")]
+
+    def __init__(self, question: str, value: str = "") -> None:
+        """Ask it."""
+        super().__init__()
+        self._question = question
+        self._value = value
+
+    def compose(self) -> ComposeResult:
+        """The question and a field."""
+        with Vertical():
+            yield Lines((((self._question, "strong"),),))
+            yield Input(self._value, id="answer")
+            yield Lines(((("enter", "key"), (" go   ", "plain"), ("esc", "key"), (" cancel", "plain")),))
+
+    def on_input_submitted(self, message: Input.Submitted) -> None:
+        """Close with the text."""
+        self.dismiss(message.value)
+
+    def action_cancel(self) -> None:
+        """Close without an answer."""
+        self.dismiss(None)
+
+
+class Text(Dialog[None]):
+    """Text to read: help, a report."""
+
+    BINDINGS: ClassVar = [Binding("escape,q,question_mark", "close", "close")]
+
+    def __init__(self, lines: Sequence[Line]) -> None:
+        """Show these lines."""
+        super().__init__()
+        self._lines = tuple(lines)
+
+    def compose(self) -> ComposeResult:
+        """The lines, scrolling where they do not fit."""
+        with Vertical():
+            yield ScrollLines(id="text")
+            yield Lines(((("esc", "key"), (" close", "plain")),))
+
+    def on_mount(self) -> None:
+        """Fill it."""
+        text = self.query_one(ScrollLines)
+        text.styles.height = min(len(self._lines), max(3, self.app.size.height - 8))
+        text.show(self._lines)
+        text.focus()
+
+    def action_close(self) -> None:
+        """Close it."""
+        self.dismiss(None)

@@ -1,0 +1,96 @@
+"""Panel 1: the campaign in one glance."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.containers import Horizontal, Vertical
+
+from tui.screens.base import Pane
+from tui.views import live, problems
+from tui.views.words import heading
+from tui.widgets.lines import Lines
+from tui.widgets.plot import Plot
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+
+    from stats.disagreement import Condition
+    from tui.watched import Watched
+
+
+class LivePane(Pane):
+    """Progress, cache, disagreement, trend, sequential evidence and the newest pivots.
+
+    Attributes:
+        condition: which pivots are eligible; a key switches it.
+    """
+
+    title = "Live"
+    keys: ClassVar = (("c", "eligibility"),)
+    condition: Condition = "common"
+
+    def compose(self) -> ComposeResult:
+        """Lay it out; sizes are in app.tcss."""
+        ascii_only = self.glyphs.ascii_only
+        with Horizontal():
+            with Vertical(id="live-main"):
+                yield Lines(id="progress")
+                yield Lines(id="cache")
+                yield Lines(id="disagreement")
+                with Horizontal(id="plots"):
+                    with Vertical(id="trend-box"):
+                        yield Lines(id="trend-title")
+                        yield Plot(id="trend", ascii_only=ascii_only)
+                    with Vertical(id="path-box"):
+                        yield Lines(id="path-title")
+                        yield Plot(id="path", ascii_only=ascii_only)
+                yield Lines(id="sequential")
+                yield Lines(id="recent-title")
+                yield Lines(id="recent")
+            with Vertical(id="live-side"):
+                yield Lines(id="side-problems")
+                yield Lines(id="side-log")
+
+    def paint(self, watched: Watched, *, plots: bool) -> None:
+        """Show the session as it is now."""
+        glyphs = self.glyphs
+        main = self.query_one("#live-main")
+        width = max(1, main.size.width)
+        self._show("#progress", live.progress(watched, width, glyphs))
+        self._show("#cache", live.cache(watched, width, glyphs))
+        self._show("#disagreement", live.disagreement(watched, self.condition, width, glyphs, titled=True))
+        self._show("#sequential", live.sequential(watched, width, glyphs))
+        self._show("#recent-title", (live.recent_title(width),))
+        recent = self.query_one("#recent", Lines)
+        recent.show(live.recent(watched.state, recent.size.height, width))
+        if plots:
+            self._plot(watched)
+        side = self.query_one("#live-side")
+        if side.display:
+            self._side(watched, max(1, side.size.width - 2))
+
+    def _show(self, selector: str, lines: tuple[object, ...]) -> None:
+        self.query_one(selector, Lines).show(lines)  # type: ignore[arg-type]
+
+    def _plot(self, watched: Watched) -> None:
+        glyphs = self.glyphs
+        trend, path = self.query_one("#trend", Plot), self.query_one("#path", Plot)
+        title = heading("Trend by closed problem", trend.size.width, glyphs, "dots: 95% interval")
+        self._show("#trend-title", (title,))
+        title = heading(f"Symmetry e, log axis, 1/{glyphs.alpha} line", path.size.width, glyphs, "running max counts")
+        self._show("#path-title", (title,))
+        trend.show(live.trend(watched, self.condition, *trend.size))
+        path.show(live.e_path(watched, path.size.width, glyphs))
+
+    def _side(self, watched: Watched, width: int) -> None:
+        glyphs = self.glyphs
+        rows, log = self.query_one("#side-problems", Lines), self.query_one("#side-log", Lines)
+        newest = problems.brief(watched.state, max(1, rows.size.height - 2), width)
+        self._show("#side-problems", (heading("Problems, newest first", width, glyphs), *newest))
+        tail = watched.log[-max(1, log.size.height - 1) :]
+        self._show("#side-log", (heading("Log", width, glyphs), *(((entry[:width], "muted"),) for entry in tail)))
+
+    def switch_condition(self) -> None:
+        """Count the other set of eligible pivots."""
+        self.condition = "exact1" if self.condition == "common" else "common"

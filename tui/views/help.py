@@ -1,0 +1,66 @@
+"""Help, and the question before an abort."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tui.numbers import count
+
+if TYPE_CHECKING:
+    from tui.watched import Watched
+    from tui.widgets.ink import Line
+
+PANELS: Final = ("Live",)
+KEYS: Final = (
+    ("1 - 8", "panels"),
+    ("0", "home: all sessions"),
+    ("arrows, h j k l", "move; page up and down, g and G for the ends"),
+    ("space", "pause the view; in a replay, the clock"),
+    ("c", "eligibility: any pass nonzero, or exact-1 nonzero"),
+    ("/", "filter pivots"),
+    ("s  S", "sort by the next column; reverse"),
+    ("d  D", "next and previous disagreement"),
+    ("enter", "inspect the pivot"),
+    ("y", "copy what is shown: to the terminal's clipboard (OSC 52), and to a file"),
+    ("P", "pause the worker at the next problem, or let it go on"),
+    ("A", "abort the campaign, after a question"),
+    ("ctrl+p", "palette: panels, themes, everything"),
+    ("q", "leave; a running campaign goes on"),
+)
+REPLAY_KEYS: Final = (
+    (". ,", "one event on or back"),
+    ("n p", "end of the next or the previous problem"),
+    ("+ -", "twice as fast, or half"),
+    ("t", "go to a task index"),
+    ("x", "go to the crossing of 1/alpha"),
+    ("f", "go to the first cache failure"),
+)
+
+
+def keys(*, replay: bool) -> tuple[Line, ...]:
+    """All keys."""
+
+    def row(key: str, does: str) -> Line:
+        return ((f"{key:<18}", "key"), (does, "plain"))
+
+    lines: list[Line] = [(("Keys", "title"),), (), *(row(*pair) for pair in KEYS)]
+    lines += [(), (("Replay", "title" if replay else "muted"),), (), *(row(*pair) for pair in REPLAY_KEYS)]
+    return tuple(lines)
+
+
+def abort_question(watched: Watched) -> tuple[Line, ...]:
+    """What an abort ends, and what it loses: nothing that is recorded."""
+    state, spec = watched.state, watched.spec
+    current = state.current
+    unclosed = len(state.unclosed)
+    redo = f"{count(unclosed, 'problem')} in work ({count(state.waiting, 'pivot')} so far) would be measured again"
+    at = f" (task {current.problem}, {current.stage})" if current.problem is not None else ""
+    return (
+        ((f"Abort {watched.folder.id}?", "strong"),),
+        (),
+        ((f"The worker stops within a step{at}, and frees the GPU.", "plain"),),
+        ((f"Kept: everything recorded; {len(state.measured)} of {spec.problems} problems are measured.", "plain"),),
+        (("Lost: nothing that is recorded. On resume, ", "plain"),),
+        ((f"{redo}.", "plain"),),
+        ((f"`refeed-tui resume {watched.folder.id}` continues it.", "muted"),),
+    )

@@ -1,0 +1,118 @@
+"""One session as the dashboard sees it: its folded state, and how fresh that is. It lives on the event loop alone."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Literal
+
+from sessions.errors import RefeedError
+from sessions.state import fold, new_state
+from tui.progress import Teller
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sessions.campaign import CampaignState
+    from sessions.events import AnyEvent
+    from sessions.spec import CampaignSpec, Registration
+    from sessions.store import SessionFolder
+
+Mode = Literal["attach", "replay"]
+
+LOG_LIMIT: Final = 20_000
+
+
+@dataclass(slots=True)
+class Watched:
+    """A session that is watched or replayed.
+
+    Attributes:
+        folder: where it is.
+        registration: what spec.json holds.
+        spec: the registered settings.
+        mode: attached to the journal's end, or replayed on the recorded clock.
+        state: everything that was folded so far.
+        revision: grows with every change; a pane whose revision is this one has nothing to do.
+        live: whether a worker holds the session's lock.
+        caught_up: whether the journal was read to its present end.
+        broken: what is wrong with the journal; empty when nothing is.
+        heard_at: monotonic time of this process at the last event; 0 before the first.
+        log: what happened, in words, newest last.
+    """
+
+    folder: SessionFolder
+    registration: Registration
+    spec: CampaignSpec
+    mode: Mode
+    state: CampaignState
+    revision: int = 0
+    live: bool = False
+    was_live: bool = False
+    caught_up: bool = False
+    broken: str = ""
+    heard_at: float = 0.0
+    log: list[str] = field(default_factory=list)
+    _teller: Teller | None = None
+
+    @classmethod
+    def of(cls, folder: SessionFolder, mode: Mode) -> Watched:
+        """Start on a session; nothing of its journal is read yet.
+
+        Raises:
+            RefeedError: its spec cannot be read or does not match its digest.
+        """
+        registration, spec = folder.registration(), folder.spec()
+        return cls(folder, registration, spec, mode, new_state(spec), _teller=Teller(spec))
+
+    def take(self, events: Sequence[AnyEvent]) -> None:
+        """Fold a batch. A pivot that contradicts itself ends the reading, as a broken chain does."""
+        if not events or self.broken:
+            return
+        teller = self._teller
+        try:
+            for event in events:
+                fold(self.state, event)
+                if teller is not None:
+                    self.log.extend(teller.hear(event))
+        except RefeedError as error:
+            self.broken = error.message
+        if len(self.log) > 2 * LOG_LIMIT:
+            del self.log[:-LOG_LIMIT]
+        self.heard_at = time.monotonic()
+        self.revision += 1
+
+    def restart(self) -> None:
+        """Forget every event, to fold from the start again."""
+        self.state = new_state(self.spec)
+        self.log.clear()
+        self._teller = Teller(self.spec)
+        self.revision += 1
+
+    def heard(self, *, live: bool, caught_up: bool, broken: str = "") -> None:
+        """Take over what the reader knows besides events."""
+        if (live, caught_up, broken or self.broken) != (self.live, self.caught_up, self.broken):
+            self.live, self.caught_up, self.broken = live, caught_up, broken or self.broken
+            self.revision += 1
+        self.was_live = self.was_live or live
+
+    @property
+    def waited(self) -> float:
+        """Seconds since the last event, while a worker lives; 0 otherwise."""
+        if not self.live or self.heard_at == 0 or self.state.ended is not None or self.mode == "replay":
+            return 0.0
+        return time.monotonic() - self.heard_at
+
+    @property
+    def status(self) -> str:
+        """What the session is doing: a word for a state of `sessions.store`."""
+        state = self.state
+        if self.mode == "replay" and state.ended is None:
+            return "paused" if state.paused else "running"
+        if self.live and state.ended is None:
+            return "paused" if state.paused else "running"
+        if state.imported:
+            return "imported"
+        if state.ended is not None:
+            return state.ended.state
+        return "interrupted" if self.caught_up else "reading"

@@ -1,0 +1,1 @@
+"""Widgets that draw what they are given: they neither compute nor fetch."""

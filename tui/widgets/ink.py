@@ -1,0 +1,92 @@
+"""Text with a role: the one way to put words on the dashboard.
+
+A line is a tuple of (text, ink) spans. Ink is a role, not a colour: themes decide colours, NO_COLOR takes them away,
+and whatever an ink means is also said in words or marks. No markup is ever parsed, so text of a model stays text.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal, get_args
+
+from rich.segment import Segment
+from textual.strip import Strip
+from textual.widget import Widget
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from rich.style import Style
+
+Ink = Literal["plain", "muted", "strong", "title", "good", "bad", "warn", "refeed", "floor", "accent", "cursor", "key"]
+Span = tuple[str, Ink]
+Line = tuple[Span, ...]
+
+INKS: Final[tuple[Ink, ...]] = get_args(Ink)
+
+DARK: Final[dict[str, str]] = {
+    "ink-plain": "#d5dbe1",
+    "ink-muted": "#8c98a5",
+    "ink-strong": "#ffffff",
+    "ink-title": "#b9c7d6",
+    "ink-good": "#35c99b",
+    "ink-bad": "#ffffff",
+    "ink-bad-ground": "#b3400f",
+    "ink-warn": "#f0e442",
+    "ink-refeed": "#f0a30a",
+    "ink-floor": "#5cb8ef",
+    "ink-accent": "#cc9ee6",
+    "ink-cursor-ground": "#2b3d52",
+    "ink-key": "#f0e442",
+}
+LIGHT: Final[dict[str, str]] = {
+    "ink-plain": "#1d2733",
+    "ink-muted": "#5a6672",
+    "ink-strong": "#000000",
+    "ink-title": "#33475c",
+    "ink-good": "#006a4e",
+    "ink-bad": "#ffffff",
+    "ink-bad-ground": "#a8330a",
+    "ink-warn": "#6e5600",
+    "ink-refeed": "#a35200",
+    "ink-floor": "#005f9e",
+    "ink-accent": "#7a3b9c",
+    "ink-cursor-ground": "#cfe0f2",
+    "ink-key": "#6e5600",
+}
+"""After Okabe and Ito: orange and blue keep apart in every common colour blindness, and failures are a filled block."""
+
+
+def line(*spans: Span | str) -> Line:
+    """A line; bare text is plain."""
+    return tuple((span, "plain") if isinstance(span, str) else span for span in spans)
+
+
+def text_of(spans: Iterable[Span]) -> str:
+    """A line without its inks."""
+    return "".join(text for text, _ in spans)
+
+
+class Inked(Widget):
+    """A widget that draws inked spans with the line API; `ink--NAME` component classes hold the styles."""
+
+    COMPONENT_CLASSES = {f"ink--{name}" for name in INKS}  # noqa: RUF012  (Textual's own declaration is a mutable set)
+
+    def ink(self, name: Ink) -> Style:
+        """Style of an ink on this widget's background; never empty, as the monochrome filter needs one."""
+        return self.rich_style + self.get_component_rich_style(f"ink--{name}", partial=True)
+
+    def strip(self, spans: Sequence[Span], width: int, ground: Ink | None = None) -> Strip:
+        """Spans as exactly `width` cells.
+
+        Args:
+            spans: in order.
+            width: cells.
+            ground: ink whose background lies under the whole line.
+        """
+        over = None if ground is None else self.get_component_rich_style(f"ink--{ground}", partial=True)
+        base = self.rich_style if over is None else self.rich_style + over
+        segments = []
+        for text, name in spans:
+            style = self.ink(name)
+            segments.append(Segment(text, style if over is None else style + over))
+        return Strip(segments).adjust_cell_length(width, base)
