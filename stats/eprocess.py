@@ -14,6 +14,7 @@ supermartingale started at 1, so the chance that it ever reaches 1/alpha is at m
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -36,7 +37,7 @@ class Crossing:
 
 
 @dataclass(slots=True)
-class EProcess:
+class EProcess(ABC):
     """Running maximum and first crossing of one process; subclasses say how log E moves.
 
     Attributes:
@@ -65,8 +66,9 @@ class EProcess:
         if self.crossing is None and self.log_e >= -math.log(self.alpha):
             self.crossing = Crossing(self.n, problem)
 
+    @abstractmethod
     def _advance(self, x: float) -> float:
-        raise NotImplementedError
+        """Take x and return the new log E."""
 
     @property
     def e(self) -> float:

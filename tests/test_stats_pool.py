@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -61,3 +61,25 @@ def test_nothing_to_pool_is_an_error() -> None:
     """An empty list of tables has no meaning."""
     with pytest.raises(ValueError, match="pool needs at least one table"):
         pool([])
+
+
+def test_pivots_keep_the_order_of_their_table() -> None:
+    """Not the order of their positions: seeds and texts follow the order in which pivots were measured."""
+    backwards = replace(table([[(1, 0, 0), (2, 0, 0), (3, 0, 0)]]), position=np.array([9, 5, 7]))
+    assert pool([backwards]).table.position.tolist() == [9, 5, 7]
+
+
+def test_a_problem_measured_in_two_runs_keeps_argument_order() -> None:
+    """Every other pivot in one table, the rest in another: within each problem the first table's come first."""
+    whole = load("primary")
+    halves = []
+    for side in (0, 1):
+        kept = np.arange(len(whole.group)) % 2 == side
+        columns = {field.name: getattr(whole, field.name) for field in fields(PivotTable)}
+        halves.append(
+            PivotTable(problems=columns.pop("problems"), **{name: value[kept] for name, value in columns.items()})
+        )
+    found = pool(halves).table
+    for row in (0, 7, 19):
+        expected = [half.position[half.group == row].tolist() for half in halves]
+        assert found.position[found.group == row].tolist() == expected[0] + expected[1]

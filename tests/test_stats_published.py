@@ -158,6 +158,14 @@ def test_probe_channel(pooled: Report, k8: Report, invariant: Report) -> None:
     assert (invariant.probe.replica.bit_exact, invariant.probe.refeed.bit_exact) == (1.0, 1.0)
 
 
+def test_the_smoke_run_reports_what_it_can() -> None:
+    """Two problems, before probe logprobs by arm were stored: a report with reasons, no failure."""
+    found = report(load("smoke"), draws=100)
+    assert (found.problems, found.pivots) == (2, 16)
+    assert found.probe.refeed.bit_exact_arms is None
+    assert found.clustered.why is not None
+
+
 def test_nothing_seen_is_a_bound_not_zero(invariant: Report) -> None:
     """0 of 106 on 10 problems: 2.79% if pivots were independent, 25.9% over problems."""
     bound = invariant.common.refeed_bound
