@@ -20,8 +20,8 @@ class CacheChecks:
     when their problem closes. A failure is never taken back: a retry after one is a retry.
 
     Attributes:
-        failed: each failure in words, by (problem, attempt, rollout, position); rollout None, and the event's seq for
-            the position, where no single pivot is to blame.
+        failed: why each failure is one, by (problem, attempt, rollout, position); rollout None, and the event's seq
+            for the position, where no single pivot is to blame.
     """
 
     def __init__(self, pivots: PivotColumns) -> None:
@@ -35,14 +35,14 @@ class CacheChecks:
     def pivot_failed(self, pivot: Pivot) -> None:
         """A pivot was recorded as failed; its CacheFailure, if there was one, is the same failure."""
         key = (pivot.problem, pivot.attempt, pivot.rollout, pivot.position)
-        self.failed.setdefault(key, _sentence(pivot.problem, pivot.rollout, pivot.position, pivot.cache.reason))
+        self.failed.setdefault(key, pivot.cache.reason)
 
     def failure(self, event: CacheFailure) -> None:
         """A request failed; several of one pivot are one failure."""
         known = event.rollout is not None and event.position is not None
         place = event.position if known and event.position is not None else event.seq
         key = (event.problem, event.attempt, event.rollout if known else None, place)
-        self.failed.setdefault(key, _sentence(event.problem, event.rollout, event.position, event.reason))
+        self.failed.setdefault(key, event.reason)
 
     def settle(self, rows: Iterable[int]) -> None:
         """The problem of these pivots closed."""
@@ -65,7 +65,7 @@ class CacheChecks:
             not_instrumented=unknown + self._unknown,
             ledger=ledger,
             counts=counts,
-            failures=tuple(self.failed.values()),
+            failures=tuple(_sentence(*key, reason) for key, reason in self.failed.items()),
         )
 
     def _count(self, rows: Iterable[int]) -> tuple[int, int, int]:
@@ -81,10 +81,7 @@ class CacheChecks:
         return ledger, counts, unknown
 
 
-def _sentence(problem: int, rollout: int | None, position: int | None, reason: str) -> str:
-    where = f"problem {problem}"
-    if rollout is not None:
-        where += f", rollout {rollout}"
-    if position is not None:
-        where += f", position {position}"
-    return f"{where}: {reason or 'cache check failed'}"
+def _sentence(problem: int, attempt: int, rollout: int | None, position: int, reason: str) -> str:
+    again = f", attempt {attempt}" if attempt > 1 else ""
+    where = f", rollout {rollout}, position {position}" if rollout is not None else ""
+    return f"problem {problem}{again}{where}: {reason or 'cache check failed'}"

@@ -32,7 +32,7 @@ from sessions.files import failure, read_bounded
 from sessions.journal import Journal
 from sessions.presets import PUBLISHED_INSTRUCTION
 from sessions.printable import printable
-from sessions.published import Config, Greedy, PivotRecord, ProblemRecord, PublishedRun, decode
+from sessions.published import Config, Greedy, PivotExtras, PivotRecord, ProblemRecord, PublishedRun, decode
 from sessions.spec import CampaignSpec, from_fields, register
 
 if TYPE_CHECKING:
@@ -86,8 +86,9 @@ def import_published(
         raise RefeedError("usage", f"{path} is not there", "name a per-pivot JSON file") from None
     source = printable(path.name)
     run, unknown = decode(data, source)
-    spec = _spec(run.config, source, overrides or {})
-    body = [*_notices(run, unknown, source, overrides or {}), *_problems(run, source)]
+    spec = _spec(run, source, overrides or {})
+    failures = run.refeed_tui.failures if run.refeed_tui is not None else ()
+    body = [*_notices(run, unknown, source, overrides or {}), *_problems(run, source), *failures]
     folder = store.create(register(spec, name=name))
     opened = Opened(
         session=folder.path.name, version=VERSION, source=source, source_sha256=hashlib.sha256(data).hexdigest()
@@ -114,9 +115,21 @@ def _write(folder: SessionFolder, events: list[AnyEvent]) -> None:
     folder.summary()
 
 
-def _spec(config: Config, source: str, overrides: Mapping[str, object]) -> CampaignSpec:
-    """The spec that a file's settings stand for."""
-    fields = {
+def _spec(run: PublishedRun, source: str, overrides: Mapping[str, object]) -> CampaignSpec:
+    """The spec that a file's settings stand for; our own exports carry all of it."""
+    own = run.refeed_tui
+    fields = {**(_fields(run.config, source) if own is None else own.spec), **overrides}
+    try:
+        spec = from_fields(fields)
+    except RefeedError as error:
+        raise RefeedError(error.kind, f"{source}: {error.message}", error.hint) from None
+    if spec.k != run.config.k:
+        raise RefeedError("usage", f"{source}: config says k = {run.config.k}, but its spec says {spec.k}")
+    return spec
+
+
+def _fields(config: Config, source: str) -> dict[str, object]:
+    return {
         **_UNNAMED,
         "batch_invariant": _batch_invariant(source),
         "model": config.model,
@@ -134,12 +147,7 @@ def _spec(config: Config, source: str, overrides: Mapping[str, object]) -> Campa
         "max_pivots": config.max_pivots_per_rollout,
         "max_trunk_tokens": config.max_trunk_tokens,
         "max_cont_tokens": config.max_cont_tokens,
-        **overrides,
     }
-    try:
-        return from_fields(fields)
-    except RefeedError as error:
-        raise RefeedError(error.kind, f"{source}: {error.message}", error.hint) from None
 
 
 def _batch_invariant(source: str) -> bool:
@@ -150,11 +158,13 @@ def _batch_invariant(source: str) -> bool:
 def _notices(
     run: PublishedRun, unknown: tuple[str, ...], source: str, overrides: Mapping[str, object]
 ) -> Iterator[Notice]:
-    taken = ", ".join(sorted(set(_UNNAMED) - set(overrides)))
-    yield Notice(kind="import", text=f"{source} does not name {taken}; taken from the published settings")
+    own = run.refeed_tui is not None
+    if not own:
+        taken = ", ".join(sorted(set(_UNNAMED) - set(overrides)))
+        yield Notice(kind="import", text=f"{source} does not name {taken}; taken from the published settings")
     if overrides:
         yield Notice(kind="import", text=f"given at the import, not in {source}: {', '.join(sorted(overrides))}")
-    if _batch_invariant(source) and "batch_invariant" not in overrides:
+    if not own and _batch_invariant(source) and "batch_invariant" not in overrides:
         yield Notice(kind="import", text="batch_invariant is taken from the file's name; the file does not say")
     if unknown:
         names = ", ".join(map(printable, unknown[:40]))
@@ -163,7 +173,7 @@ def _notices(
         text = f"the file holds {len(run.per_problem)} of {run.config.problems} problems"
         yield Notice(kind="warning", text=text + ("" if run.final else ", and says that it is not final"))
     stray = sum(pivot.abs_pos % _BLOCK > run.config.boundary_slack for pivot in run.pivots)
-    if stray:
+    if stray and not own:
         yield Notice(kind="warning", text=f"{stray} pivots do not lie within the slack of blocks of {_BLOCK} tokens")
     violations = sum(sum((problem.cache_violations or {}).values()) for problem in run.per_problem)
     failed = sum(pivot.cache_ok_exact1 is False or pivot.cache_ok_exact2 is False for pivot in run.pivots)
@@ -237,6 +247,8 @@ def _pivot(record: PivotRecord, config: Config, where: str) -> Pivot:
             ("A_refeed", record.estimate_refeed),
         )
     ]
+    extras = record.refeed_tui or PivotExtras()
+    tokens, logprobs = extras.tokens or (None, None), extras.logprobs or (None, None)
     return Pivot(
         problem=record.problem_id,
         attempt=_ATTEMPT,
@@ -246,41 +258,74 @@ def _pivot(record: PivotRecord, config: Config, where: str) -> Pivot:
         margin=record.margin,
         k=config.k,
         correct=record.rollout_correct == 1,
-        cache=_proof(record),
-        exact1=_result(nets[0], record.greedy_first_exact1),
+        cache=_proof(record, extras),
+        exact1=_result(0, nets, extras, record.greedy_first_exact1),
         exact2=_result(
-            nets[1],
+            1,
+            nets,
+            extras,
             record.greedy_first_exact2,
             record.greedy_divergence_exact2,
             record.greedy_first_logprob_delta_exact2,
         ),
         refeed=_result(
-            nets[2],
+            2,
+            nets,
+            extras,
             record.greedy_first_refeed,
             record.greedy_divergence_refeed,
             record.greedy_first_logprob_delta_refeed,
         ),
+        actual=tokens[0],
+        alternative=tokens[1],
+        actual_text=extras.texts[0],
+        alternative_text=extras.texts[1],
+        actual_logprob=logprobs[0],
+        alternative_logprob=logprobs[1],
+        rank=extras.rank,
     )
 
 
-def _result(net: int, greedy: Greedy | None, diverged: bool | None = None, delta: float | None = None) -> PassResult:
-    actual = alternative = Arm()
+def _result(
+    which: int,
+    nets: list[int],
+    extras: PivotExtras,
+    greedy: Greedy | None,
+    diverged: bool | None = None,
+    delta: float | None = None,
+) -> PassResult:
+    """One pass of a pivot; `which` is its place among the three."""
+    probes: tuple[Probe | None, Probe | None] = (None, None)
     if greedy is not None:
-        actual, alternative = (
-            Arm(probe=Probe(first_token=token, first_logprob=logprob)) for token, logprob in (greedy.actual, greedy.alt)
+        probes = (
+            Probe(first_token=greedy.actual[0], first_logprob=greedy.actual[1]),
+            Probe(first_token=greedy.alt[0], first_logprob=greedy.alt[1]),
         )
-    return PassResult(net=net, actual=actual, alternative=alternative, probe_diverged=diverged, probe_delta=delta)
+    right = (None, None) if extras.right is None else extras.right[which]
+    return PassResult(
+        net=nets[which],
+        actual=Arm(correct=right[0], probe=probes[0]),
+        alternative=Arm(correct=right[1], probe=probes[1]),
+        twins=extras.twins[which],
+        probe_diverged=diverged,
+        probe_delta=delta,
+    )
 
 
-def _proof(record: PivotRecord) -> CacheProof:
-    """The file's own verdict. It never says which counts were seen, and never looked at the re-feed pass's."""
+def _proof(record: PivotRecord, extras: PivotExtras) -> CacheProof:
+    """The file's own verdict. The harness never says which counts it saw, and never looked at the re-feed pass's."""
     flags = {"exact-1": record.cache_ok_exact1, "exact-2": record.cache_ok_exact2}
     bad = [name for name, flag in flags.items() if flag is False]
     if bad:
         return CacheProof(state="failed", proof="counts", reason=f"the file says so of {' and '.join(bad)}")
     if None in flags.values():
         return CacheProof(state="not_instrumented")
-    return CacheProof(state="verified", proof="counts")
+    return CacheProof(
+        state="verified",
+        proof=extras.proof or "counts",
+        hit_tokens=extras.hit_tokens,
+        decode_tokens=extras.decode_tokens,
+    )
 
 
 def _count(value: float, of: int, where: str, least: int | None = None) -> int:

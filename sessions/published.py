@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from sessions.errors import RefeedError
-from sessions.events import Count, Quota
+from sessions.events import CacheFailure, Count, ProofKind, Quota
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -51,6 +51,44 @@ class Greedy(msgspec.Struct, frozen=True, kw_only=True):
     alt: tuple[Count, float]
 
 
+class PivotExtras(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What our own exports add to a pivot, so that importing them loses nothing that a report shows.
+
+    Attributes:
+        proof: what its cache checks rest on; None where not instrumented.
+        hit_tokens: tokens that each exact request read from the cache.
+        decode_tokens: of these, written in decode.
+        right: right continuations (actual, alternative) by pass; None in imports.
+        twins: requests that hit a block which a sibling continuation decoded, by pass.
+        tokens: sampled and forced token id.
+        texts: of these.
+        logprobs: of these, raw.
+        rank: of the sampled token.
+    """
+
+    proof: ProofKind | None = None
+    hit_tokens: Count | None = None
+    decode_tokens: Count | None = None
+    right: tuple[tuple[Count, Count], tuple[Count, Count], tuple[Count, Count]] | None = None
+    twins: tuple[Count, Count, Count] = (0, 0, 0)
+    tokens: tuple[Count, Count] | None = None
+    texts: tuple[str, str] = ("", "")
+    logprobs: tuple[float, float] | None = None
+    rank: Count | None = None
+
+
+class RunExtras(msgspec.Struct, frozen=True, kw_only=True):
+    """What our own exports add to a file.
+
+    Attributes:
+        spec: every registered setting, by field.
+        failures: cache failures; they stay in the denominator of the verified share.
+    """
+
+    spec: dict[str, object]
+    failures: tuple[CacheFailure, ...] = ()
+
+
 class PivotRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One pivot; estimates are fractions of k. Cache and probe fields are absent in files of the first harness."""
 
@@ -72,6 +110,7 @@ class PivotRecord(msgspec.Struct, frozen=True, kw_only=True):
     greedy_divergence_refeed: bool | None = None
     greedy_first_logprob_delta_exact2: float | None = None
     greedy_first_logprob_delta_refeed: float | None = None
+    refeed_tui: PivotExtras | None = None
 
 
 class PublishedRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,6 +124,7 @@ class PublishedRun(msgspec.Struct, frozen=True, kw_only=True):
     prereg: str = ""
     elapsed_seconds: float | None = None
     aggregate: dict[str, object] | None = None
+    refeed_tui: RunExtras | None = None
 
 
 _SECTIONS: Final = {"config": Config, "per_problem": ProblemRecord, "pivots": PivotRecord}

@@ -22,7 +22,7 @@ from sessions.files import FOLDER_MODE, failure, read_bounded, sync_folder, writ
 from sessions.locks import held
 from sessions.printable import printable
 from sessions.run import RunInfo
-from sessions.spec import Registration
+from sessions.spec import Registration, check
 from sessions.summary import Summary, refresh
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class SessionFolder:
 
     @cached_property
     def _spec(self) -> CampaignSpec:
-        return self._registration.campaign()
+        return check(self._registration.campaign())  # a stranger's numbers must be in range before anything counts
 
     def registration(self) -> Registration:
         """The stored spec with its digest and name.
@@ -119,7 +119,8 @@ class SessionFolder:
         """The spec, its digest checked.
 
         Raises:
-            RefeedError: kind "integrity" when the stored spec does not match its digest.
+            RefeedError: kind "integrity" when the stored spec does not match its digest; kind "spec" when it is
+                out of range.
         """
         return self._spec
 

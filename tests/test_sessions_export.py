@@ -1,0 +1,257 @@
+from __future__ import annotations
+
+import csv
+import errno
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from sessions.errors import RefeedError
+from sessions.events import CacheProof, Ended, Event, PassEnded
+from sessions.export import FORMATS, export
+from sessions.imports import import_published
+from sessions.journal import Journal, read
+from sessions.spec import CampaignSpec, register
+from sessions.state import fold_all
+from sessions.store import SessionFolder, Store
+from sessions.table_one import Row, latex, markdown, row
+from stats.report import as_dict, report
+from tests.session_events import closed, engine_ready, opened, pivot, trunks_done
+from tests.test_sessions_state import failure
+
+SHARED = Path(os.environ.get("REFEED_SHARED", Path(__file__).parents[2] / "shared"))
+PUBLISHED = SHARED / "data" / "published"
+needs_data = pytest.mark.skipif(not PUBLISHED.exists(), reason=f"no published data at {PUBLISHED}; set REFEED_SHARED")
+FAILED = CacheProof(state="failed", proof="counts", reason="96 of 144 tokens cached")
+COUNTS = CacheProof(state="verified", proof="counts", hit_tokens=144)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "home")
+
+
+def campaign(store: Store) -> SessionFolder:
+    """A session with evidence, a failed pivot, a dropped problem, an abandoned attempt, and an open problem."""
+    events: list[Event] = [opened(), engine_ready(), pivot(0, 0, 145, (4, 4, 4)), opened()]
+    for problem in (0, 1):
+        events += [trunks_done(problem, right=problem + 3, attempt=2)]
+        for name in ("exact-1", "exact-2", "re-feed"):
+            events.append(
+                PassEnded(problem=problem, attempt=2, name=name, seconds=2.5, tokens=99, verified=10, failed=0)
+            )
+        events += [
+            pivot(problem, 0, 145, (1, 0, -1), attempt=2, shifts=(0.0, 0.125), probes=("a1b2c3d4e5f60718", "ff" * 8)),
+            pivot(problem, 1, 161, (2, 2, 2), attempt=2, cache=COUNTS),
+            pivot(problem, 2, 177, (4, 4, -4), attempt=2, cache=FAILED),
+            failure(problem, 2, 177, attempt=2),
+            closed(problem, 3, attempt=2),
+        ]
+    events += [
+        pivot(2, attempt=2),
+        closed(2, 1, attempt=2, outcome="dropped"),
+        Ended(state="finished", exit_code=0, reason="done"),
+        pivot(3, attempt=2),
+    ]
+    spec = CampaignSpec(problems=3, cont_temperature=0.7, model="bundled", engine="embedded", task="arithmetic")
+    folder = store.create(register(spec, name="a_run"))
+    with Journal.open(folder.journal_path, folder.registration().digest) as journal:
+        for event in events:
+            journal.append(event)
+    return folder
+
+
+def fold_of(folder: SessionFolder) -> Any:
+    """Its folded state."""
+    return fold_all(folder.spec(), read(folder.journal_path, folder.registration().digest))
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    """A csv file's rows."""
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_pivots_are_evidence_and_the_rest_is_apart_with_its_reason(store: Store, tmp_path: Path) -> None:
+    """Nobody averages over a failed, dropped, abandoned or open pivot by accident."""
+    folder = campaign(store)
+    out = tmp_path / "out"
+    names = [path.name for path in export(folder, ["csv"], out)]
+    assert names == [f"{folder.id}-{name}.csv" for name in ("pivots", "excluded", "problems", "passes")] + [
+        f"{folder.id}-columns.md"
+    ]
+    found = rows(out / names[0])
+    assert [(r["problem"], r["position"], r["net_exact1"], r["net_refeed"]) for r in found] == [
+        ("0", "145", "1", "-1"),
+        ("0", "161", "2", "2"),
+        ("1", "145", "1", "-1"),
+        ("1", "161", "2", "2"),
+    ]
+    first = found[0]
+    assert (first["margin"], first["k"], first["cache"], first["proof"]) == ("0.125", "4", "verified", "ledger")
+    assert (first["probe_delta_refeed"], first["probe_diverged_refeed"], first["probe_diverged_exact2"]) == (
+        "0.125",
+        "1",
+        "0",
+    )
+    assert (found[1]["proof"], found[1]["hit_tokens"], found[1]["decode_tokens"]) == ("counts", "144", "")
+    assert json.loads(first["actual_text"]) == " crayons"
+    assert [r["excluded"] for r in rows(out / names[1])] == ["abandoned", "failed", "failed", "dropped", "open"]
+    problems = rows(out / names[2])
+    assert [(r["problem"], r["outcome"], r["evidence"], r["eligible"]) for r in problems] == [
+        ("0", "measured", "2", "2"),
+        ("1", "measured", "2", "2"),
+        ("2", "dropped", "", ""),
+        ("3", "", "", ""),
+    ]
+    assert problems[0]["trunks_right"] == "3"
+    assert [(r["problem"], r["pass"], r["seconds"]) for r in rows(out / names[3])][:2] == [
+        ("0", "exact-1", "2.5"),
+        ("0", "exact-2", "2.5"),
+    ]
+
+
+def test_every_column_is_documented(store: Store, tmp_path: Path) -> None:
+    """Each header of each table stands in the columns file, with a meaning."""
+    paths = export(campaign(store), ["csv"], tmp_path / "out")
+    documented = paths[-1].read_text()
+    for path in paths[:-1]:
+        for name in path.read_text().splitlines()[0].split(","):
+            assert f"| {name} |" in documented
+
+
+def test_jsonl_and_csv_say_the_same(store: Store, tmp_path: Path) -> None:
+    """Row for row; null where csv is empty."""
+    folder = campaign(store)
+    export(folder, ["csv", "jsonl"], tmp_path)
+    for name in ("pivots", "excluded", "problems", "passes"):
+        lines = [json.loads(line) for line in (tmp_path / f"{folder.id}-{name}.jsonl").read_text().splitlines()]
+        texts = [{key: "" if value is None else str(value) for key, value in line.items()} for line in lines]
+        assert texts == rows(tmp_path / f"{folder.id}-{name}.csv")
+
+
+def same(one: SessionFolder, two: SessionFolder) -> None:
+    """Both have the same evidence, cache tally and report, notes aside."""
+    first, second = fold_of(one), fold_of(two)
+    for name in first.table().__slots__:
+        np.testing.assert_array_equal(getattr(first.table(), name), getattr(second.table(), name), err_msg=name)
+    reports = [
+        as_dict(report(state.table(), alpha=0.05, decision=(0.02, 0.05), seed=0, draws=200, cache=None))
+        for state in (first, second)
+    ]
+    assert reports[0] == reports[1]
+    assert one.registration().digest == two.registration().digest
+
+
+def test_importing_our_own_export_gives_the_same_report(store: Store, tmp_path: Path) -> None:
+    """Settings, evidence, proofs and failures survive the published shape; only dropped problems' checks are gone."""
+    folder = campaign(store)
+    (path,) = export(folder, ["thaw"], tmp_path)
+    again = import_published(path, store)
+    same(folder, again)
+    one, two = fold_of(folder).cache_tally(), fold_of(again).cache_tally()
+    assert one.failures == two.failures
+    assert (two.checked, two.verified, two.ledger, two.counts) == (6, 4, 2, 2)
+    assert one.checked == two.checked + 2
+    (second,) = export(again, ["thaw"], tmp_path / "second")
+    assert json.loads(second.read_bytes())["pivots"] == json.loads(path.read_bytes())["pivots"]
+
+
+@needs_data
+@pytest.mark.parametrize("file", ["primary", "k8", "smoke"])
+def test_thawing_a_published_run_gives_back_its_records(store: Store, tmp_path: Path, file: str) -> None:
+    """Every published key of every pivot comes back with the same value, and so does the report."""
+    folder = import_published(PUBLISHED / f"{file}.json", store)
+    (path,) = export(folder, ["thaw"], tmp_path)
+    ours, theirs = json.loads(path.read_bytes()), json.loads((PUBLISHED / f"{file}.json").read_bytes())
+    for pivot_record in ours["pivots"]:
+        del pivot_record["refeed_tui"]
+    assert ours["pivots"] == theirs["pivots"]
+    assert ours["config"].items() >= theirs["config"].items()
+    for mine, yours in zip(ours["per_problem"], theirs["per_problem"], strict=True):
+        assert mine["total_seconds"] == pytest.approx(yours["total_seconds"], abs=1e-9)
+        for key in ("problem_id", "pivots", "rollout_accuracy", "pass_seconds"):
+            assert mine[key] == yours[key]
+    same(folder, import_published(path, store))
+
+
+@needs_data
+def test_the_table_row_is_the_papers(store: Store, tmp_path: Path) -> None:
+    """K = 8 in Table 1: 490 eligible, 35.7% against 10.4%, +25.3 points, clustered t 6.36; +19.0 by exact-1."""
+    folder = import_published(PUBLISHED / "k8.json", store, "K=8 & more_")
+    found = row(fold_of(folder), "K=8 & more_")
+    assert found[1:3] == ("783", "490")
+    assert found.refeed.startswith("35.7% (")
+    assert found.floor.startswith("10.4% (")
+    assert (found.excess, found.t_clust, found.excess_exact1, found.verified) == ("+25.3", "6.36", "+19.0", "100.0%")
+    md, tex = export(folder, ["md", "latex"], tmp_path)
+    assert md.read_text().splitlines()[2].startswith("| K=8 & more_ | 783 | 490 |")
+    assert r"K=8 \& more\_ & 783 & 490 & 35.7\% (" in tex.read_text()
+
+
+def test_a_row_without_evidence_has_dashes() -> None:
+    """Nothing that cannot be computed is shown as a number."""
+    state = fold_all(CampaignSpec(), [])
+    found = row(state, "a|b")
+    assert found == Row("a|b", "0", "0", "-", "-", "-", "-", "-", "-", "-")
+    assert "a\\|b" in markdown(found)
+    assert latex(found).endswith(" \\\\\n")
+
+
+def test_anonymous_exports_leave_texts_and_names_out(store: Store, tmp_path: Path) -> None:
+    """Neither token texts, nor the session's name, nor the host are in any file."""
+    folder = campaign(store)
+    for path in export(folder, list(FORMATS), tmp_path, anonymous=True):
+        text = path.read_text()
+        assert "crayons" not in text
+        assert "a_run" not in text
+        assert '"box"' not in text
+    assert any("crayons" in path.read_text() for path in export(folder, ["csv"], tmp_path / "named"))
+
+
+def test_unknown_formats_and_broken_journals_are_refused(store: Store, tmp_path: Path) -> None:
+    """Nothing is written then."""
+    folder = campaign(store)
+    with pytest.raises(RefeedError, match="no export format 'xls'; there are csv") as caught:
+        export(folder, ["csv", "xls"], tmp_path / "out")
+    assert caught.value.kind == "usage"
+    folder.journal_path.write_bytes(folder.journal_path.read_bytes().replace(b" pens", b" pans"))
+    with pytest.raises(RefeedError, match="line 3 "):
+        export(folder, ["csv"], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_full_disk_leaves_no_part_of_an_export(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names the file and the cause."""
+    folder = campaign(store)
+    out = tmp_path / "out"
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(RefeedError, match=r"cannot write .*pivots.csv: No space left"):
+        export(folder, ["csv"], out)
+    assert list(out.iterdir()) == []
+
+
+def test_a_spec_that_contradicts_its_config_is_refused(store: Store, tmp_path: Path) -> None:
+    """Our own exports carry the spec; one whose k differs from the config's was edited."""
+    (path,) = export(campaign(store), ["thaw"], tmp_path)
+    content = json.loads(path.read_bytes())
+    content["refeed_tui"]["spec"]["k"] = 8
+    path.write_text(json.dumps(content))
+    with pytest.raises(RefeedError, match="config says k = 4, but its spec says 8"):
+        import_published(path, store)
+
+
+def test_journals_of_one_digest_are_told_apart_by_their_events(store: Store) -> None:
+    """The example session folds to what its events say."""
+    state = fold_of(campaign(store))
+    assert (state.dropped.abandoned, state.dropped.failed, state.dropped.problem, state.waiting) == (1, 2, 1, 1)
+    assert msgspec.to_builtins(state.spec)["task"] == "arithmetic"
