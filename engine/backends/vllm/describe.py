@@ -1,0 +1,165 @@
+"""What the engine turned out to be: every setting and version that can change a logit, read back after start."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from engine.backends.vllm.hub import Source
+    from sessions.spec import CampaignSpec
+
+ELSEWHERE: Final = "chosen in the engine's own process"
+MACHINE_PACKAGES: Final = ("transformers", "tokenizers", "huggingface-hub", "numpy")
+
+
+def cpu_name() -> str:
+    """Model of the first processor."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def _device(spec: CampaignSpec, torch: Any, on_gpu: bool) -> dict[str, str]:
+    if not on_gpu:
+        return {
+            "device": "cpu",
+            "cpu": cpu_name(),
+            "cpu_capability": str(torch.backends.cpu.get_cpu_capability()),
+            "threads": str(torch.get_num_threads()),
+        }
+    properties = torch.cuda.get_device_properties(0)
+    return {
+        "device": "cuda",
+        "gpu": properties.name,
+        "gpus": str(spec.tensor_parallel or 1),
+        "compute_capability": f"{properties.major}.{properties.minor}",
+        "cuda": str(torch.version.cuda),
+        "driver": driver_version(),
+        "matmul_tf32": str(torch.backends.cuda.matmul.allow_tf32),
+    }
+
+
+def driver_version() -> str:
+    """Version of the NVIDIA driver; "unknown" where it cannot be read."""
+    try:
+        from vllm.third_party import pynvml  # noqa: PLC0415
+
+        pynvml.nvmlInit()
+        try:
+            return str(pynvml.nvmlSystemGetDriverVersion())
+        finally:
+            pynvml.nvmlShutdown()
+    except (ImportError, OSError, AttributeError) as error:
+        return f"unknown ({type(error).__name__})"
+
+
+def attention_backend(config: Any) -> str:
+    """Return the name of the attention backend that the model's layers use."""
+    layers = config.compilation_config.static_forward_context.values()
+    names = {layer.attn_backend.get_name() for layer in layers if hasattr(layer, "attn_backend")}
+    return ", ".join(sorted(names)) or ELSEWHERE
+
+
+def _runner(core: Any) -> str:
+    if core is None:
+        return ELSEWHERE
+    worker = getattr(core.model_executor, "driver_worker", None)
+    worker = getattr(worker, "worker", worker)
+    runner = type(getattr(worker, "model_runner", None))
+    return f"{runner.__module__}.{runner.__qualname__}"
+
+
+def _kernels(config: Any, core: Any) -> dict[str, str]:
+    compilation, scheduler, cache = config.compilation_config, config.scheduler_config, config.cache_config
+    model = config.model_config
+    return {
+        "attention_backend": attention_backend(config),
+        "block_size": str(cache.block_size),
+        "kv_cache_dtype": str(cache.cache_dtype),
+        "dtype": str(model.dtype),
+        "quantization": str(model.quantization),
+        "architecture": ", ".join(getattr(model.hf_config, "architectures", None) or ()),
+        "max_model_len": str(model.max_model_len),
+        "max_num_seqs": str(scheduler.max_num_seqs),
+        "max_num_batched_tokens": str(scheduler.max_num_batched_tokens),
+        "chunked_prefill": str(scheduler.enable_chunked_prefill),
+        "async_scheduling": str(scheduler.async_scheduling),
+        "enforce_eager": str(model.enforce_eager),
+        "compilation_mode": str(compilation.mode),
+        "cudagraph_mode": str(compilation.cudagraph_mode),
+        "cudagraph_capture_sizes": " ".join(map(str, compilation.cudagraph_capture_sizes or ())),
+        "cascade_attention": str(not model.disable_cascade_attn),
+        "tensor_parallel": str(config.parallel_config.tensor_parallel_size),
+        "runner": _runner(core),
+    }
+
+
+def numerics(
+    spec: CampaignSpec, source: Source, config: Any, core: Any, environment: Mapping[str, str]
+) -> dict[str, str]:
+    """Return everything that can change a logit or a sample, by name.
+
+    Args:
+        spec: resolved settings.
+        source: the model's files.
+        config: vLLM's own, after start.
+        core: the engine core; None when it runs in its own process.
+        environment: recorded variables.
+    """
+    import torch  # noqa: PLC0415 - vLLM brings it
+    import vllm  # noqa: PLC0415
+    from vllm.platforms import current_platform  # noqa: PLC0415
+
+    on_gpu = bool(current_platform.is_cuda_alike())
+    return {
+        "vllm": vllm.__version__,
+        "torch": torch.__version__,
+        **_device(spec, torch, on_gpu),
+        "weights": source.commit or str(spec.model_digest),
+        **_kernels(config, core),
+        "batch_invariant": str(spec.batch_invariant),
+        "logprobs": "raw: log-softmax in float32 before temperature and top-p",
+        "sampler": "vLLM's native top-p and Gumbel argmax" if on_gpu else "vLLM's CPU top-p and Gumbel argmax",
+        "seeds": "one generator a request, 63-bit BLAKE2b of what the request is; greedy requests have none",
+        "engine_seed": str(config.model_config.seed),
+        "process": "in the worker's process" if core is not None else "in a process of its own",
+        **environment,
+    }
+
+
+def _stages(clock: Mapping[str, float]) -> dict[str, str]:
+    names, times = list(clock), list(clock.values())
+    return {f"seconds until {name}": f"{now - times[0]:.1f}" for name, now in zip(names[1:], times[1:], strict=True)}
+
+
+def machine(warnings: tuple[str, ...], clock: Mapping[str, float]) -> dict[str, str]:
+    """Return host facts that do not change a logit.
+
+    Args:
+        warnings: what a person should know.
+        clock: monotonic seconds by stage of the start, in order; the first is its beginning.
+    """
+    import torch  # noqa: PLC0415
+
+    found = {
+        "host_cpu": cpu_name(),
+        "cpus": str(len(os.sched_getaffinity(0))),
+        "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GiB",
+        "python": platform.python_version(),
+    }
+    if torch.cuda.is_available():
+        free, total = torch.cuda.mem_get_info()
+        found |= {"gpu_memory": f"{total / 2**30:.0f} GiB", "gpu_memory_free": f"{free / 2**30:.1f} GiB"}
+    for name in MACHINE_PACKAGES:
+        found[name] = metadata.version(name)
+    found |= _stages(clock)
+    found |= {f"warning {number}": text for number, text in enumerate(warnings, 1)}
+    return found

@@ -1,0 +1,187 @@
+"""What vLLM's failures mean, in one line, and what to do about them; the raw log stays in worker.log."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from sessions.errors import RefeedError
+
+TAIL_BYTES: Final = 20_000
+TAIL_LINES: Final = 3
+STDERR: Final = Path("/proc/self/fd/2")
+
+
+class Cause(NamedTuple):
+    """A known failure.
+
+    Attributes:
+        pattern: searched in the exception, its causes, and then the end of the log.
+        what: the cause, in words.
+        advice: what to do.
+    """
+
+    pattern: str
+    what: str
+    advice: str
+
+
+# The first that matches decides.
+KNOWN: Final = (
+    Cause(
+        r"GatedRepoError|gated repo|access to model .* is restricted|401 Client Error",
+        "the model is gated",
+        "accept its licence on huggingface.co, then set HF_TOKEN or run `hf auth login` on this machine",
+    ),
+    Cause(
+        r"RevisionNotFoundError|Invalid rev id",
+        "the model has no such revision",
+        "give `revision` a branch, tag or commit of that repository",
+    ),
+    Cause(
+        r"RepositoryNotFoundError|is not a valid model identifier|404 Client Error|Repository Not Found",
+        "no such model on the hub, and no such folder",
+        "check the spelling of `model`; a private model also needs HF_TOKEN",
+    ),
+    Cause(
+        r"LocalEntryNotFoundError|OfflineModeIsEnabled|couldn't connect to|Max retries exceeded|"
+        r"Name or service not known|Temporary failure in name resolution",
+        "the model is not in the local cache and the hub cannot be reached",
+        "check the network and HF_HUB_OFFLINE, or give `model` a local folder",
+    ),
+    Cause(r"No space left on device|ENOSPC", "the disk is full", "free space, or set HF_HOME to a larger disk"),
+    Cause(
+        r"driver on your system is too old|driver version is insufficient|CUDA_ERROR_SYSTEM_DRIVER_MISMATCH|"
+        r"forward compatibility was attempted",
+        "the NVIDIA driver is older than this CUDA build of torch needs",
+        "install the vllm wheel for your driver's CUDA version (`nvidia-smi` shows it; README: Install), or update it",
+    ),
+    Cause(
+        r"libcud\w+\.so[.\d]*: cannot open shared object|libnv\w+\.so[.\d]*: cannot open",
+        "vLLM was built for another CUDA version than the libraries of this environment",
+        "install vllm and torch together in a fresh environment (README: Install)",
+    ),
+    Cause(
+        r"No CUDA GPUs are available|Failed to infer device type|no NVIDIA driver|CUDA-capable device is detected",
+        "no usable GPU",
+        "check `nvidia-smi` and CUDA_VISIBLE_DEVICES, or run with --engine embedded",
+    ),
+    Cause(
+        r"no kernel image is available",
+        "this GPU is older than the wheels were built for",
+        "use a GPU of compute capability 7.5 or newer, or build vLLM for it",
+    ),
+    Cause(
+        r"[Bb]float16 is only supported on GPUs with compute capability",
+        "this GPU has no bfloat16",
+        "use --dtype float16 (another treatment than the paper's)",
+    ),
+    Cause(
+        r"Free memory on device .* is less than desired",
+        "other processes hold this GPU's memory",
+        "end them (`nvidia-smi` lists them), or lower `gpu_memory_utilization`",
+    ),
+    Cause(
+        r"Available memory on node .* is less than desired",
+        "this machine's memory is in use",
+        "end other processes, or give `gpu_memory_utilization` (on a CPU: the share of memory)",
+    ),
+    Cause(
+        r"No available memory for the cache blocks",
+        "the weights leave no memory for the KV cache",
+        "raise `gpu_memory_utilization`, use a GPU with more memory, or `tensor_parallel`",
+    ),
+    Cause(
+        r"larger than the (maximum number of tokens|available KV cache memory)|"
+        r"KV cache is needed, which is larger|not enough (GPU )?KV cache space",
+        "the KV cache cannot hold one request of `max_model_len` tokens",
+        "lower `max_model_len`, or raise `gpu_memory_utilization` or `kv_blocks`",
+    ),
+    Cause(
+        r"OutOfMemoryError|CUDA out of memory|CUDA error: out of memory|not enough memory: you tried to allocate",
+        "out of memory",
+        "lower `gpu_memory_utilization` or `max_num_seqs`, or end other processes on the GPU (`nvidia-smi`)",
+    ),
+    Cause(
+        r"is greater than the derived max_model_len",
+        "`max_model_len` is longer than the model's context",
+        "lower `max_model_len`",
+    ),
+    Cause(
+        r"Model architectures .* (are )?not supported|is not supported for now|has no vLLM implementation",
+        "vLLM does not know this model's architecture",
+        "use a model that this version of vLLM lists, or a newer vllm",
+    ),
+    Cause(
+        r"does not appear to have a file named|config\.json|Cannot find any model weights|"
+        r"Error while deserializing header|Unrecognized model",
+        "the model's files are incomplete or damaged",
+        "download it again, or check the folder: config.json, tokenizer.json and *.safetensors",
+    ),
+    Cause(
+        r"max_num_batched_tokens .* is smaller than max_model_len",
+        "`max_num_batched_tokens` is smaller than `max_model_len` and chunked prefill is off",
+        "raise the one or lower the other",
+    ),
+)
+
+
+def log_tail() -> str:
+    """Return the end of the log when stderr is a regular file, as in a worker; else nothing."""
+    try:
+        size = os.fstat(2).st_size
+        if not STDERR.resolve().is_file():
+            return ""
+        with STDERR.open("rb") as file:
+            file.seek(max(size - TAIL_BYTES, 0))
+            return file.read().decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def _chain(error: BaseException) -> list[BaseException]:
+    found: list[BaseException] = []
+    link: BaseException | None = error
+    while link is not None and link not in found:
+        found.append(link)
+        link = link.__cause__ or link.__context__
+    return found
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0].strip()}" if lines else type(error).__name__
+
+
+def _last_lines(log: str) -> str:
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    return " | ".join(lines[-TAIL_LINES:])
+
+
+def explain(error: BaseException, model: str, stage: str, log: str | None = None) -> RefeedError:
+    """Return the error that a person sees.
+
+    Args:
+        error: what was raised.
+        model: as given, for the message.
+        stage: what was being done, for the message.
+        log: end of the log; read from stderr when None.
+    """
+    if isinstance(error, RefeedError):
+        return error
+    tail = log_tail() if log is None else log
+    chain = _chain(error)
+    text = "\n".join(f"{type(link).__name__}: {link}" for link in chain)
+    for searched in (text, tail):
+        for known in KNOWN:
+            if re.search(known.pattern, searched):
+                return RefeedError(
+                    "engine", f"vLLM failed while {stage} {model}: {known.what} ({_first_line(error)})", known.advice
+                )
+    last = _last_lines(tail)
+    said = f"; last lines of the log: {last}" if last else ""
+    return RefeedError(
+        "engine", f"vLLM failed while {stage} {model}: {_first_line(error)}{said}", "the whole log is in worker.log"
+    )
