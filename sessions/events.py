@@ -24,6 +24,8 @@ Outcome = Literal["measured", "screened-out", "dropped"]
 Count = Annotated[int, Meta(ge=0, le=2**53)]
 Net = Annotated[int, Meta(ge=-(2**31), le=2**31)]
 Quota = Annotated[int, Meta(ge=1, le=2**31)]
+Nats = Annotated[float, Meta(ge=-1e9, le=1e9)]
+Seconds = Annotated[float, Meta(ge=-1e12, le=1e12)]
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag_field="event"):
@@ -36,8 +38,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag_field="even
     """
 
     seq: int = -1
-    wall: float = 0.0
-    mono: float = 0.0
+    wall: Seconds = 0.0
+    mono: Seconds = 0.0
 
 
 class Opened(Event, frozen=True, kw_only=True, gc=False, tag="opened"):
@@ -87,7 +89,7 @@ class EngineReady(Event, frozen=True, kw_only=True, gc=False, tag="engine-ready"
     max_model_len: Count
     max_num_seqs: Count
     proof: ProofKind
-    seconds: float
+    seconds: Seconds
     numerics: dict[str, str]
     fingerprint: str
     machine: dict[str, str]
@@ -155,7 +157,7 @@ class TrunksDone(Event, frozen=True, kw_only=True, gc=False, tag="trunks-done"):
     attempt: Count
     trunks: tuple[Trunk, ...]
     kept: bool
-    seconds: float
+    seconds: Seconds
     batch: Count = 1
     right: Count | None = None
 
@@ -224,7 +226,7 @@ class PassEnded(Event, frozen=True, kw_only=True, gc=False, tag="pass-ended"):
     problem: Count
     attempt: Count
     name: PassName
-    seconds: float
+    seconds: Seconds
     tokens: Count
     verified: Count
     failed: Count
@@ -244,7 +246,7 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=T
     """
 
     first_token: Count
-    first_logprob: float
+    first_logprob: Nats
     length: Count = 0
     tokens: str = ""
     logprobs: str = ""
@@ -285,7 +287,7 @@ class PassResult(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defau
     cached: tuple[Count, Count] | None = None
     twins: Count = 0
     probe_diverged: bool | None = None
-    probe_delta: float | None = None
+    probe_delta: Nats | None = None
 
 
 class CacheProof(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
@@ -336,7 +338,7 @@ class Pivot(Event, frozen=True, kw_only=True, gc=False, tag="pivot"):
     rollout: Count
     position: Count
     index: Count
-    margin: float
+    margin: Nats
     k: Quota
     correct: bool
     cache: CacheProof
@@ -347,8 +349,8 @@ class Pivot(Event, frozen=True, kw_only=True, gc=False, tag="pivot"):
     alternative: Count | None = None
     actual_text: str = ""
     alternative_text: str = ""
-    actual_logprob: float | None = None
-    alternative_logprob: float | None = None
+    actual_logprob: Nats | None = None
+    alternative_logprob: Nats | None = None
     rank: Count | None = None
 
 
@@ -398,7 +400,7 @@ class ProblemClosed(Event, frozen=True, kw_only=True, gc=False, tag="problem-clo
     attempt: Count
     outcome: Outcome
     pivots: Count
-    seconds: float
+    seconds: Seconds
     texts: str = ""
     texts_sha256: str = ""
     reason: str = ""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from sessions.errors import RefeedError
-from sessions.events import CacheFailure, Count, ProofKind, Quota
+from sessions.events import CacheFailure, Count, Nats, ProofKind, Quota, Seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -39,16 +39,16 @@ class ProblemRecord(msgspec.Struct, frozen=True, kw_only=True):
     problem_id: Count
     pivots: Count
     rollout_accuracy: float
-    pass_seconds: tuple[float, float, float]
-    total_seconds: float
+    pass_seconds: tuple[Seconds, Seconds, Seconds]
+    total_seconds: Seconds
     cache_violations: dict[str, int] | None = None
 
 
 class Greedy(msgspec.Struct, frozen=True, kw_only=True):
     """First probed (token id, logprob) of each arm in one pass."""
 
-    actual: tuple[Count, float]
-    alt: tuple[Count, float]
+    actual: tuple[Count, Nats]
+    alt: tuple[Count, Nats]
 
 
 class PivotExtras(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -73,7 +73,7 @@ class PivotExtras(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     twins: tuple[Count, Count, Count] = (0, 0, 0)
     tokens: tuple[Count, Count] | None = None
     texts: tuple[str, str] = ("", "")
-    logprobs: tuple[float, float] | None = None
+    logprobs: tuple[Nats, Nats] | None = None
     rank: Count | None = None
 
 
@@ -96,7 +96,7 @@ class PivotRecord(msgspec.Struct, frozen=True, kw_only=True):
     rollout: Count
     abs_pos: Count
     gen_index: Count
-    margin: float
+    margin: Nats
     rollout_correct: bool | int
     estimate_exact1: float = msgspec.field(name="A_exact1")
     estimate_exact2: float = msgspec.field(name="A_exact2")
@@ -108,8 +108,8 @@ class PivotRecord(msgspec.Struct, frozen=True, kw_only=True):
     greedy_first_refeed: Greedy | None = None
     greedy_divergence_exact2: bool | None = None
     greedy_divergence_refeed: bool | None = None
-    greedy_first_logprob_delta_exact2: float | None = None
-    greedy_first_logprob_delta_refeed: float | None = None
+    greedy_first_logprob_delta_exact2: Nats | None = None
+    greedy_first_logprob_delta_refeed: Nats | None = None
     refeed_tui: PivotExtras | None = None
 
 

@@ -157,7 +157,8 @@ MINIMUM: Final[dict[str, float]] = {
 ABOVE: Final[dict[str, float]] = dict.fromkeys(
     ("margin", "max_hours", "max_cost", "top_p", "gpu_memory_utilization", "alpha"), 0
 )
-AT_MOST: Final[dict[str, float]] = {"top_p": 1, "gpu_memory_utilization": 1, "alpha": 0.5}
+AT_MOST: Final[dict[str, float]] = {"top_p": 1, "gpu_memory_utilization": 1, "alpha": 0.5, "seed": 2**63 - 1}
+LARGEST: Final = 2**31 - 1  # of every other whole number; none of them means anything beyond
 
 # Fields in which pooled campaigns may differ (protocol: Pooling); name and price are not fields of the spec.
 COHORT_FIELDS: Final = frozenset({"start", "problems", "screen", "scan_limit"})
@@ -178,8 +179,9 @@ def _check_ranges(spec: CampaignSpec) -> None:
             raise _reject(field, value, f"at least {MINIMUM[field]}")
         if field in ABOVE and not value > ABOVE[field]:
             raise _reject(field, value, f"above {ABOVE[field]}")
-        if field in AT_MOST and not value <= AT_MOST[field]:
-            raise _reject(field, value, f"at most {AT_MOST[field]}")
+        most = AT_MOST.get(field, LARGEST if isinstance(value, int) else math.inf)
+        if isinstance(value, int | float) and not value <= most:
+            raise _reject(field, value, f"at most {most}")
 
 
 def _check_combinations(spec: CampaignSpec) -> None:
