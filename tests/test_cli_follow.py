@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import contextlib
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -11,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sessions.events import CacheFailure, Ended, Notice, PassStarted, Paused, Progress
+from sessions.journal import read
 from sessions.spec import register
 from sessions.store import SessionFolder, Store
 from tests.cli_sessions import CROSSED, MIXED, SAME, SPEC, campaign, measured, write
@@ -279,3 +282,41 @@ def test_last_lines_of_a_log_are_few_and_safe(tmp_path: Path) -> None:
     log.write_bytes(b"x" * 100_000 + b"\nbar 10%\rbar 20%\n\xff\x1b]0;t\x07\n\n")
     assert last_lines(log, 2) == ["bar 10%\\rbar 20%", "\ufffd\\x1b]0;t\\x07"]
     assert last_lines(tmp_path / "absent") == []
+
+
+def test_replay_in_plain_lines_waits_only_when_asked(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without --speed the recorded lines come at once; with it, on the recorded clock divided by it."""
+    folder = write(campaign())
+    waits: list[float] = []
+    monkeypatch.setattr("tui.watch.time.sleep", waits.append)
+    assert cli.run(["replay", folder.id]) == errors.DONE
+    at_once = capsys.readouterr().out
+    assert waits == []
+    assert at_once.index("problem 3/3") < at_once.index("Table 1")
+    assert cli.run(["replay", folder.id, "--speed", "0.5"]) == errors.DONE
+    assert capsys.readouterr().out == at_once
+    last = Teller(SPEC)
+    for event in read(folder.journal_path, folder.registration().digest):
+        last.hear(event)
+    assert sum(waits) == pytest.approx(last.state.mono / 0.5)
+
+
+def test_a_dumb_terminal_gets_plain_lines() -> None:
+    """On a real terminal with TERM=dumb no dashboard is tried."""
+    write(campaign(), name="over")
+    program = [sys.executable, "-m", "tui.cli", "attach", "over"]
+    parent, child = pty.openpty()
+    done = subprocess.Popen(
+        program, cwd=REPO, stdin=child, stdout=child, stderr=child, env={**os.environ, "TERM": "dumb"}
+    )
+    os.close(child)
+    shown = b""
+    with contextlib.suppress(OSError):  # a pty's end reads as an error
+        while part := os.read(parent, 65536):
+            shown += part
+    os.close(parent)
+    assert done.wait(timeout=30) == errors.DONE
+    assert b"Table 1" in shown
+    assert b"\x1b[" not in shown

@@ -35,6 +35,7 @@ class Entry(NamedTuple):
 
 COMMANDS: Final[dict[str, Entry]] = {
     "attach": Entry("attach", "Watch a running session, or look at a finished one."),
+    "replay": Entry("attach", "A recorded session on its recorded clock."),
     "list": Entry("list", "Sessions, newest first."),
     "report": Entry("report", "Every number of a session, of several, or pooled."),
     "plan": Entry("plan", "Problems, hours and cost that a decision takes."),

@@ -156,6 +156,8 @@ def _facts(*rows: tuple[str, str]) -> Table:
 
 def _excess(report: Report) -> Table:
     pooled, mean = report.pooled_excess, report.clustered
+    if pooled.value is None:
+        return _facts(("undefined", pooled.why or ""))
     se = NONE if pooled.se is None else f"{100 * pooled.se:.1f}pp"
     by_cr2 = f"by CR2: SE {se}, t = {number(pooled.t)}, df = {number(pooled.df, 1)}, {p_value(pooled.p)}"
     drawn = f"bootstrap over problems {interval(report.pooled_bootstrap.ci95, signed=True)}"
@@ -224,6 +226,8 @@ def _against(found: Difference) -> Table:
 
 def _pairs(report: Report) -> Table:
     pairs, bias = report.mcnemar, report.bias
+    if bias.mean is None:
+        return _facts(("undefined", bias.why or ""))
     only = f"{pairs.b} changed only when re-fed, {pairs.c} only in the replica"
     mean = f"re-feed minus exact-1: mean {number(bias.mean, 4)} {interval(bias.ci95, scale=1, digits=4)}"
     naive = "if pivots were independent"

@@ -42,4 +42,13 @@ def debug_option() -> click.Option:
 json_option: Final[Callable[[Any], Any]] = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON, and nothing else, on stdout."
 )
+plain_option: Final[Callable[[Any], Any]] = click.option(
+    "--plain", is_flag=True, help="Print progress lines instead of the dashboard; automatic off a terminal."
+)
+refresh_option: Final[Callable[[Any], Any]] = click.option(
+    "--refresh", type=click.Choice(["normal", "slow"]), default="normal", help="slow halves the dashboard's rates."
+)
+ascii_option: Final[Callable[[Any], Any]] = click.option(
+    "--ascii", "ascii_only", is_flag=True, default=None, help="Draw the dashboard with ASCII [default: as the locale]."
+)
 session_argument: Final[Callable[[Any], Any]] = click.argument("session")
