@@ -39,6 +39,7 @@ COMMANDS: Final[dict[str, Entry]] = {
     "list": Entry("list", "Sessions, newest first."),
     "report": Entry("report", "Every number of a session, of several, or pooled."),
     "plan": Entry("plan", "Problems, hours and cost that a decision takes."),
+    "export": Entry("export", "Tables and report rows as files."),
     "import": Entry("imports", "Published per-pivot JSON becomes a session."),
     "verify": Entry("verify", "Recompute the chain and the spec digest."),
     "presets": Entry("presets", "Settings that ship."),
