@@ -200,13 +200,6 @@ class Backend(Protocol):
         """
         ...
 
-    def resident_origins(self, prompt: Sequence[int], salt: str) -> tuple[BlockOrigin, ...] | None:
-        """Blocks that a request with this prompt would hit now, or None when the backend has only counts.
-
-        Touches nothing: eviction order stays as it is.
-        """
-        ...
-
     def reset_prefix_cache(self) -> bool:
         """Forget every cached block. False when it could not, e.g. while blocks are in use; only True counts."""
         ...

@@ -1,0 +1,53 @@
+"""Which backend a resolved spec runs on; each is imported only when it is asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from sessions.errors import RefeedError
+from sessions.spec import BUNDLED_MODEL
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from engine.backend import Backend
+    from sessions.spec import CampaignSpec
+
+    Progress = Callable[[str, float], None]
+
+BUNDLED_PATH: Final = Path(__file__).parent / "embedded" / "bundled"
+
+
+def model_path(spec: CampaignSpec) -> Path:
+    """Folder of an embedded engine's checkpoint."""
+    return BUNDLED_PATH if spec.model in {None, BUNDLED_MODEL} else Path(str(spec.model)).expanduser()
+
+
+def load(spec: CampaignSpec, progress: Progress) -> Backend:
+    """Start the backend that a resolved spec names.
+
+    Args:
+        spec: resolved settings.
+        progress: told what is being done and how far it is, 0 to 1.
+
+    Raises:
+        RefeedError: kind "engine", with the cause and what to do.
+    """
+    if spec.engine == "embedded":
+        return _embedded(spec, progress)
+    raise RefeedError("engine", f"engine {spec.engine!r} is not available in this version", "use --engine embedded")
+
+
+def _embedded(spec: CampaignSpec, progress: Progress) -> Backend:
+    from engine.backends.embedded.backend import load as load_embedded  # noqa: PLC0415 - torch only where it is needed
+
+    chosen = {
+        "block_size": spec.block_size,
+        "num_blocks": spec.kv_blocks,
+        "max_model_len": spec.max_model_len,
+        "max_num_seqs": spec.max_num_seqs,
+        "max_num_batched_tokens": spec.max_num_batched_tokens,
+    }
+    given = {name: value for name, value in chosen.items() if value is not None}
+    return load_embedded(model_path(spec), dtype=spec.dtype, numerics=spec.numerics, progress=progress, **given)

@@ -1,0 +1,61 @@
+"""The numerics fingerprint: a resumed campaign must continue on an engine that computes the same bits."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from sessions.errors import RefeedError
+from sessions.events import EngineReady
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from engine.backend import EngineInfo
+    from sessions.campaign import CampaignState
+
+
+def fingerprint(numerics: Mapping[str, str]) -> str:
+    """SHA-256 hex over everything that can change a logit."""
+    return hashlib.sha256(msgspec.json.encode(dict(numerics), order="sorted")).hexdigest()
+
+
+def changed_numerics(first: Mapping[str, str], now: Mapping[str, str]) -> tuple[str, ...]:
+    """Names whose value differs, appeared or vanished."""
+    return tuple(name for name in sorted(first.keys() | now.keys()) if first.get(name) != now.get(name))
+
+
+def engine_ready(info: EngineInfo, seconds: float, state: CampaignState) -> EngineReady:
+    """Return the event that says what the engine is, and what changed since the session's first engine."""
+    numerics = {name: str(value) for name, value in info.numerics.items()}  # torch.__version__ is a subclass of str
+    first = next((run.engine for run in state.runs if run.engine is not None), None)
+    return EngineReady(
+        engine=info.engine,
+        model=info.model,
+        block_size=info.block_size,
+        num_blocks=info.num_blocks,
+        max_model_len=info.max_model_len,
+        max_num_seqs=info.max_num_seqs,
+        proof=info.proof,
+        seconds=seconds,
+        numerics=numerics,
+        fingerprint=fingerprint(numerics),
+        machine=dict(info.machine),
+        changed=() if first is None else changed_numerics(first.numerics, numerics),
+    )
+
+
+def check_engine(ready: EngineReady, *, allow_changed: bool) -> None:
+    """Refuse to continue a campaign on other numerics unless that was asked for.
+
+    Raises:
+        RefeedError: kind "engine", naming what changed.
+    """
+    if ready.changed and not allow_changed:
+        raise RefeedError(
+            "engine",
+            f"the engine's numerics changed since this session began: {', '.join(ready.changed)}",
+            "resume on the same versions and hardware, or with --allow-changed-engine (every report will say so)",
+        )

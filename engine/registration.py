@@ -1,0 +1,145 @@
+"""From what was asked to what is registered: `auto` resolved, data and model hashed, tokens estimated."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from engine.backends.load import model_path
+from engine.tasks.registry import open_task
+from sessions.errors import RefeedError
+from sessions.spec import BUNDLED_MODEL, check
+
+if TYPE_CHECKING:
+    from sessions.spec import CampaignSpec
+
+EMBEDDED_NEEDS: Final = ("torch", "tokenizers", "safetensors", "jinja2")
+PAPER_MODEL: Final = "Qwen/Qwen2.5-7B-Instruct"
+PASSES: Final = 3
+ARMS: Final = 2
+
+# How full requests ran in the published primary run: 43,500 tokens in 400 continuations of at most 400, and trunks
+# of about 250 of 512 (design facts; the bundled model is about as wordy). Rates: design/vllm.md and
+# benchmarks/results/embedded_speed.json. They size an estimate that is labelled as one.
+CONTINUATION_FILL: Final = 0.27
+TRUNK_FILL: Final = 0.5
+TOKENS_PER_SECOND: Final = {"vllm": 13_000.0, "embedded": 8_000.0}
+
+
+def _installed(module: str) -> bool:
+    return importlib.util.find_spec(module) is not None
+
+
+def gpu_there() -> bool:
+    """Whether this machine shows an NVIDIA device."""
+    return any(Path("/dev").glob("nvidia[0-9]*"))
+
+
+def _engine(spec: CampaignSpec) -> str:
+    if spec.engine != "auto":
+        return spec.engine
+    return "vllm" if _installed("vllm") and gpu_there() else "embedded"
+
+
+def _require_engine(engine: str) -> None:
+    needs = EMBEDDED_NEEDS if engine == "embedded" else ("vllm",)
+    missing = [module for module in needs if not _installed(module)]
+    if missing:
+        raise RefeedError(
+            "engine",
+            f"the {engine} engine needs {', '.join(missing)}, which this environment lacks",
+            f"install it with: pip install 'refeed-tui[{engine}]'",
+        )
+
+
+def model_digest(folder: Path) -> str:
+    """SHA-256 over the names and contents of a checkpoint's files.
+
+    Raises:
+        RefeedError: kind "engine" when the folder is not there or holds no files.
+    """
+    files = sorted(path for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else []
+    if not files:
+        raise RefeedError("engine", f"no model at {folder}", "give `--model` a folder with a Hugging Face checkpoint")
+    total = hashlib.sha256()
+    for path in files:
+        with path.open("rb") as file:
+            content = hashlib.file_digest(file, "sha256").hexdigest()
+        total.update(f"{path.relative_to(folder).as_posix()}\0{content}\n".encode())
+    return total.hexdigest()
+
+
+def _model_digest(spec: CampaignSpec) -> str | None:
+    if spec.engine == "embedded":
+        return model_digest(model_path(spec))
+    folder = Path(str(spec.model)).expanduser()
+    return model_digest(folder) if folder.is_dir() else None
+
+
+def resolve(spec: CampaignSpec) -> CampaignSpec:
+    """Return the spec with every `auto` and default replaced by what will run, and the digests of data and model.
+
+    Raises:
+        RefeedError: an engine that is not installed, a model or task that is not there, an impossible combination.
+    """
+    engine = _engine(spec)
+    _require_engine(engine)
+    embedded = engine == "embedded"
+    numerics = "invariant" if embedded and spec.batch_invariant else spec.numerics
+    resolved = msgspec.structs.replace(
+        check(spec),
+        engine=engine,
+        model=spec.model or (BUNDLED_MODEL if embedded else PAPER_MODEL),
+        task=spec.task or ("arithmetic" if embedded else "gsm8k"),
+        numerics=numerics,
+        batch_invariant=spec.batch_invariant or numerics == "invariant",
+        cont_temperature=spec.temperature if spec.cont_temperature is None else spec.cont_temperature,
+    )
+    task = open_task(str(resolved.task))
+    task.problem(resolved.start)
+    task.problem(resolved.start + resolved.problems - 1)
+    return check(
+        msgspec.structs.replace(
+            resolved,
+            prompt=task.instruction if resolved.prompt is None else resolved.prompt,
+            task_digest=task.digest,
+            model_digest=_model_digest(resolved),
+        )
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a campaign may take.
+
+    Attributes:
+        most_tokens: generated at the limit of every request, without screened-out problems.
+        likely_tokens: at the fill of the published runs.
+        tokens_per_second: the rate assumed.
+        seconds: likely tokens at that rate.
+        cost: of those seconds; None without a price.
+    """
+
+    most_tokens: int
+    likely_tokens: int
+    tokens_per_second: float
+    seconds: float
+    cost: float | None
+
+
+def estimate(spec: CampaignSpec, price_per_hour: float | None = None) -> Estimate:
+    """Estimate a resolved spec; an upper bound on tokens, and a likely figure that says what it assumes."""
+    trunks = spec.problems * spec.rollouts * spec.max_trunk_tokens
+    arms = spec.problems * spec.rollouts * spec.max_pivots * ARMS * PASSES
+    probes = arms * spec.probe_tokens
+    continuations = arms * spec.k * spec.max_cont_tokens
+    likely = round(TRUNK_FILL * trunks + CONTINUATION_FILL * continuations + probes)
+    rate = TOKENS_PER_SECOND[spec.engine]
+    seconds = likely / rate
+    cost = None if price_per_hour is None else price_per_hour * seconds / 3600
+    return Estimate(trunks + continuations + probes, likely, rate, seconds, cost)
