@@ -7,6 +7,7 @@ statistic; as objects they would take minutes of the collector's time and a giga
 from __future__ import annotations
 
 from array import array
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from sessions.events import Arm, PassResult, Pivot
+    from sessions.events import Pivot, Probe
 
 UNKNOWN: Final = -1
 _NAN: Final = float("nan")
@@ -37,30 +38,30 @@ Whole = Literal[
     "alternative_exact2",
     "alternative_refeed",
     "correct",
-    "cache",
-    "proof",
     "hit_tokens",
     "decode_tokens",
-    "twins",
-    "diverged_exact2",
-    "diverged_refeed",
     "actual",
     "alternative",
     "rank",
+    "cache",
+    "proof",
+    "twins",
+    "diverged_exact2",
+    "diverged_refeed",
 ]
 Real = Literal[
-    "margin",
-    "given_delta_exact2",
-    "given_delta_refeed",
     "probe_exact1_actual",
     "probe_exact1_alternative",
     "probe_exact2_actual",
     "probe_exact2_alternative",
     "probe_refeed_actual",
     "probe_refeed_alternative",
+    "margin",
+    "mono",
+    "given_delta_exact2",
+    "given_delta_refeed",
     "actual_logprob",
     "alternative_logprob",
-    "mono",
 ]
 WHOLE: Final[dict[str, int]] = {name: place for place, name in enumerate(get_args(Whole))}
 REAL: Final[dict[str, int]] = {name: place for place, name in enumerate(get_args(Real))}
@@ -75,29 +76,31 @@ COUNTS: Final = 1
 _PROOF: Final = {"ledger": LEDGER, "counts": COUNTS, None: UNKNOWN}
 
 
-def _logprob(arm: Arm) -> float:
-    return _NAN if arm.probe is None else arm.probe.first_logprob
+# The columns of Whole down to "rank", in its order, as paths into a Pivot; those after it are worked out.
+_get_plain: Final = attrgetter(
+    *("seq", "problem", "attempt", "rollout", "position", "index", "k"),
+    *("exact1.net", "exact2.net", "refeed.net"),
+    *("exact1.actual.correct", "exact2.actual.correct", "refeed.actual.correct"),
+    *("exact1.alternative.correct", "exact2.alternative.correct", "refeed.alternative.correct"),
+    *("correct", "cache.hit_tokens", "cache.decode_tokens", "actual", "alternative", "rank"),
+)
+_get_arms: Final = attrgetter(
+    *("exact1.actual.probe", "exact1.alternative.probe"),
+    *("exact2.actual.probe", "exact2.alternative.probe"),
+    *("refeed.actual.probe", "refeed.alternative.probe"),
+)
 
 
-def _diverged(exact1: PassResult, other: PassResult) -> int:
+def _diverged(given: bool | None, first: Probe | None, second: Probe | None, *exact1: Probe | None) -> int:
     """1 where an arm left exact-1's probe tokens, 0 where none did, UNKNOWN where a probe or its tokens are absent."""
-    if other.probe_diverged is not None:
-        return int(other.probe_diverged)
-    found = 0
-    for one, two in ((exact1.actual.probe, other.actual.probe), (exact1.alternative.probe, other.alternative.probe)):
-        if one is None or two is None or not one.tokens or not two.tokens:
-            return UNKNOWN
-        if one.tokens != two.tokens:
-            found = 1
-    return found
-
-
-def _known(value: int | None) -> int:
-    return UNKNOWN if value is None else value
-
-
-def _right(arm: Arm) -> int:
-    return UNKNOWN if arm.correct is None else arm.correct
+    if given is not None:
+        return int(given)
+    one, two = exact1
+    if one is None or two is None or first is None or second is None:
+        return UNKNOWN
+    if not (one.tokens and two.tokens and first.tokens and second.tokens):
+        return UNKNOWN
+    return int(one.tokens != first.tokens or two.tokens != second.tokens)
 
 
 class PivotColumns:
@@ -121,52 +124,29 @@ class PivotColumns:
     def append(self, pivot: Pivot) -> int:
         """Add a pivot and return its row."""
         one, two, three, cache = pivot.exact1, pivot.exact2, pivot.refeed, pivot.cache
-        # in the order of Whole, then of Real; one call each keeps a row at a few microseconds
+        plain, probes = _get_plain(pivot), _get_arms(pivot)
+        if None in plain:
+            plain = tuple(UNKNOWN if value is None else value for value in plain)
+        # few calls for each row: attaching to a long campaign comes through here a hundred thousand times
+        self._whole.extend(plain)
         self._whole.extend(
             (
-                pivot.seq,
-                pivot.problem,
-                pivot.attempt,
-                pivot.rollout,
-                pivot.position,
-                pivot.index,
-                pivot.k,
-                one.net,
-                two.net,
-                three.net,
-                _right(one.actual),
-                _right(two.actual),
-                _right(three.actual),
-                _right(one.alternative),
-                _right(two.alternative),
-                _right(three.alternative),
-                pivot.correct,
                 _CACHE[cache.state],
                 _PROOF[cache.proof],
-                _known(cache.hit_tokens),
-                _known(cache.decode_tokens),
                 one.twins + two.twins + three.twins,
-                _diverged(one, two),
-                _diverged(one, three),
-                _known(pivot.actual),
-                _known(pivot.alternative),
-                _known(pivot.rank),
+                _diverged(two.probe_diverged, probes[2], probes[3], probes[0], probes[1]),
+                _diverged(three.probe_diverged, probes[4], probes[5], probes[0], probes[1]),
             )
         )
+        self._real.extend([_NAN if probe is None else probe.first_logprob for probe in probes])
         self._real.extend(
             (
                 pivot.margin,
+                pivot.mono,
                 _NAN if two.probe_delta is None else two.probe_delta,
                 _NAN if three.probe_delta is None else three.probe_delta,
-                _logprob(one.actual),
-                _logprob(one.alternative),
-                _logprob(two.actual),
-                _logprob(two.alternative),
-                _logprob(three.actual),
-                _logprob(three.alternative),
                 _NAN if pivot.actual_logprob is None else pivot.actual_logprob,
                 _NAN if pivot.alternative_logprob is None else pivot.alternative_logprob,
-                pivot.mono,
             )
         )
         self.texts.append((pivot.actual_text, pivot.alternative_text))
