@@ -7,10 +7,11 @@ import csv
 import io
 import os
 import secrets
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, get_args
 
 import msgspec
 
+from sessions.bundle import SUFFIX, pack
 from sessions.errors import RefeedError
 from sessions.files import failure
 from sessions.journal import read
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
     from sessions.campaign import CampaignState
     from sessions.store import SessionFolder
 
-Format = Literal["csv", "jsonl", "thaw", "md", "latex"]
-FORMATS: Final[tuple[Format, ...]] = ("csv", "jsonl", "thaw", "md", "latex")
+Format = Literal["csv", "jsonl", "thaw", "md", "latex", "bundle"]
+FORMATS: Final[tuple[Format, ...]] = get_args(Format)
 _LINES: Final = 2048
 
 
@@ -38,18 +39,20 @@ def export(folder: SessionFolder, formats: Sequence[str], out: Path, *, anonymou
         folder: the session.
         formats: of `FORMATS`.
         out: folder for the files; made if absent. Files of the same name are replaced.
-        anonymous: leave out what tokens and problems say, and the session's name; host names are in no export.
+        anonymous: leave out what tokens and problems say, and the session's name; host names are in no table.
 
     Returns:
         the files, in the order of `formats`.
 
     Raises:
-        RefeedError: kind "usage" for a format that is not known; kind "integrity" for a journal that does not hold;
-            kind "failed" when a file cannot be written, which leaves no part of it.
+        RefeedError: kind "usage" for a format that is not known, and for an anonymous bundle; kind "integrity" for a
+            journal that does not hold; kind "failed" when a file cannot be written, which leaves no part of it.
     """
     for name in formats:
         if name not in FORMATS:
             raise RefeedError("usage", f"no export format {name!r}", f"there are {', '.join(FORMATS)}")
+    if anonymous and "bundle" in formats:
+        raise RefeedError("usage", "a bundle cannot be anonymous", "its journal's chain covers host names and texts")
     digest = folder.registration().digest
     state = fold_all(folder.spec(), read(folder.journal_path, digest))
     try:
@@ -58,6 +61,9 @@ def export(folder: SessionFolder, formats: Sequence[str], out: Path, *, anonymou
         raise failure("make", out, error) from error
     written: list[Path] = []
     for name in dict.fromkeys(formats):
+        if name == "bundle":
+            written.append(pack(folder, out / f"{folder.id}{SUFFIX}"))
+            continue
         written.extend(_write(path, pieces) for path, pieces in _files(folder, state, name, out, anonymous=anonymous))
     return tuple(written)
 

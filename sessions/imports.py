@@ -11,6 +11,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, get_args
 
+from sessions.bundle import is_bundle, unpack
 from sessions.errors import RefeedError
 from sessions.events import (
     AnyEvent,
@@ -62,6 +63,27 @@ _UNNAMED: Final[dict[str, object]] = {
     "grading": "published",
 }
 _ROUNDING: Final = 1e-9
+
+
+def import_file(
+    path: Path, store: Store, name: str | None = None, overrides: Mapping[str, object] | None = None
+) -> SessionFolder:
+    """Make a session of a published file, or bring in one that was exported as a bundle.
+
+    Args:
+        path: the file.
+        store: where the session goes.
+        name: of the session.
+        overrides: as `import_published`; a bundle takes none.
+
+    Raises:
+        RefeedError: as `import_published` and `bundle.unpack`.
+    """
+    if not is_bundle(path):
+        return import_published(path, store, name, overrides)
+    if overrides:
+        raise RefeedError("usage", "a bundle's settings are locked", f"leave out {', '.join(sorted(overrides))}")
+    return unpack(path, store, name)
 
 
 def import_published(

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 SessionState = Literal["running", "paused", "finished", "stopped", "aborted", "failed", "interrupted", "imported"]
 
-_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 # No vowels, so that no id spells a word; no digits or letters that look alike.
 _LETTERS: Final = "bcdfghjkmnpqrstvwxz23456789"
 _NAME_LIMIT: Final = 64
@@ -223,7 +223,7 @@ class Store:
         """
         try:
             with os.scandir(self.path) as entries:
-                found = [e.name for e in entries if _ID.fullmatch(e.name) and e.is_dir(follow_symlinks=False)]
+                found = [e.name for e in entries if ID.fullmatch(e.name) and e.is_dir(follow_symlinks=False)]
         except FileNotFoundError:
             return ()
         except OSError as error:

@@ -23,7 +23,7 @@ Arm = Literal["actual", "alternative"]
 # A problem of the paper's K = 16 run takes a few megabytes; these bounds are for files from strangers.
 MAX_FILE: Final = 64 << 20
 MAX_TEXT: Final = 512 << 20
-_NAME: Final = re.compile(r"problem-[0-9]{1,16}-attempt-[0-9]{1,16}\.json\.gz")
+NAME: Final = re.compile(r"problem-[0-9]{1,16}-attempt-[0-9]{1,16}\.json\.gz")
 _LEVEL: Final = 1
 _GZIP_BITS: Final = 31
 
@@ -161,7 +161,7 @@ def read(folder: Path, name: str, sha256: str) -> ProblemTexts:
         RefeedError: kind "integrity" when the name is no name of a side file, or the file is missing, changed, too
             large, or not understood; kind "failed" when it cannot be read.
     """
-    if _NAME.fullmatch(name) is None:
+    if NAME.fullmatch(name) is None:
         raise RefeedError("integrity", f"{name[:80]!a} is no name of a side file", "the journal was not written by us")
     path = folder / name
     try:
