@@ -10,11 +10,13 @@ from safetensors.torch import save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from engine.backend import Request
+from engine.backends.embedded.backend import load
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from engine.backend import FirstToken, StepStats
+    from engine.backends.embedded.backend import EmbeddedBackend
 
 VOCAB = 96
 EOS = 1
@@ -171,6 +173,11 @@ def request(name: str, prompt: tuple[int, ...] | list[int], **changes: Any) -> R
         "logprobs": 0,
     }
     return Request(id=name, prompt=tuple(prompt), **{**fields, **changes})
+
+
+def open_engine(folder: Path, **settings: Any) -> EmbeddedBackend:
+    """Load on one thread: two would wait for each other wherever tests share their cores."""
+    return load(folder, **{"threads": 1, **settings})
 
 
 def prompt_of(length: int, seed: int = 0) -> tuple[int, ...]:

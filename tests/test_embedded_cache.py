@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from engine.backend import BlockOrigin
-from engine.backends.embedded.backend import load
-from tests.embedded_checkpoints import QWEN2, Recorder, prompt_of, request, write_checkpoint
+from tests.embedded_checkpoints import QWEN2, Recorder, open_engine, prompt_of, request, write_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +28,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def engine(folder: Path) -> Iterator[EmbeddedBackend]:
     """A fresh engine; its books must balance at the end, with nothing in use."""
-    backend = load(folder, max_model_len=256, num_blocks=200, max_num_seqs=16)
+    backend = open_engine(folder, max_model_len=256, num_blocks=200, max_num_seqs=16)
     yield backend
     backend.check_integrity()
     assert backend.reset_prefix_cache() is True
@@ -111,7 +110,7 @@ def test_equal_blocks_are_served_by_the_first_stored(engine: EmbeddedBackend) ->
 
 def test_eviction_removes_hits_from_the_tail(folder: Path) -> None:
     """When later requests need the blocks, an old prefix shrinks from its end and the count says so."""
-    engine = load(folder, max_model_len=128, num_blocks=8, max_num_seqs=4)
+    engine = open_engine(folder, max_model_len=128, num_blocks=8, max_num_seqs=4)
     old = prompt_of(97, seed=1)
     serve(engine, request("old", old, max_tokens=1))
     assert len(engine.resident_origins(old, "s")) == 6
@@ -124,7 +123,7 @@ def test_eviction_removes_hits_from_the_tail(folder: Path) -> None:
 
 def test_looking_at_resident_blocks_touches_nothing(folder: Path) -> None:
     """`resident_origins` does not save a block from eviction."""
-    engine = load(folder, max_model_len=128, num_blocks=8, max_num_seqs=4)
+    engine = open_engine(folder, max_model_len=128, num_blocks=8, max_num_seqs=4)
     old, newer = prompt_of(33, seed=1), prompt_of(33, seed=2)
     serve(engine, request("old", old, max_tokens=1))
     serve(engine, request("newer", newer, max_tokens=1))

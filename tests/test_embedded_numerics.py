@@ -9,10 +9,9 @@ import pytest
 import torch
 
 from engine.backends.embedded import selfcheck
-from engine.backends.embedded.backend import load
 from engine.backends.embedded.numerics import SHAPES
 from sessions.errors import RefeedError
-from tests.embedded_checkpoints import LLAMA, QWEN2, Recorder, prompt_of, request, write_checkpoint
+from tests.embedded_checkpoints import LLAMA, QWEN2, Recorder, open_engine, prompt_of, request, write_checkpoint
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,14 +65,14 @@ def test_a_request_gives_the_same_alone_and_in_a_batch(
     folders: dict[str, Path], architecture: str, numerics: Any, dtype: str
 ) -> None:
     """Tokens and logprobs are equal to the last bit where the mode claims independence of the batch."""
-    engine = load(folders[architecture], numerics=numerics, dtype=dtype, max_model_len=256)
+    engine = open_engine(folders[architecture], numerics=numerics, dtype=dtype, max_model_len=256)
     together, alone = alone_and_together(engine)
     assert together == alone
 
 
 def test_natural_mode_depends_on_the_batch(folders: dict[str, Path]) -> None:
     """At the batch's own shapes some logprob differs between alone and together: it is no other mode in disguise."""
-    engine = load(folders["llama"], numerics="natural", max_model_len=256)
+    engine = open_engine(folders["llama"], numerics="natural", max_model_len=256)
     together, alone = alone_and_together(engine)
     assert together != alone
 
@@ -81,7 +80,7 @@ def test_natural_mode_depends_on_the_batch(folders: dict[str, Path]) -> None:
 @pytest.mark.parametrize("numerics", ["split", "natural", "invariant"])
 def test_a_replica_of_an_identical_batch_is_bit_exact(folders: dict[str, Path], numerics: Any) -> None:
     """Running one batch twice on resident decode-time blocks gives equal tokens and logprobs in every mode."""
-    engine = load(folders["llama"], numerics=numerics, max_model_len=256)
+    engine = open_engine(folders["llama"], numerics=numerics, max_model_len=256)
     trunks = engine.run(sampled(6, "trunk"), Recorder())
 
     def resume(name: str) -> list[Request]:
@@ -129,36 +128,52 @@ def decoded_against_prefilled(engine: EmbeddedBackend) -> tuple[int, int]:
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32", "float16"])
 def test_invariant_mode_writes_the_same_kv_in_decode_and_in_prefill(folders: dict[str, Path], dtype: str) -> None:
     """Decode-written KV of batched trunks equals re-fed prefill bit for bit."""
-    engine = load(folders["qwen2"], numerics="invariant", dtype=dtype, max_model_len=256)
+    engine = open_engine(folders["qwen2"], numerics="invariant", dtype=dtype, max_model_len=256)
     differing, total = decoded_against_prefilled(engine)
     assert (differing, total > 10_000) == (0, True)
 
 
 def test_split_mode_writes_other_kv_in_decode_than_in_prefill(folders: dict[str, Path]) -> None:
     """The treatment exists: with a decode kernel of its own, decode-written KV differs from prefilled KV."""
-    engine = load(folders["llama"], max_model_len=256)
+    engine = open_engine(folders["llama"], max_model_len=256)
     differing, total = decoded_against_prefilled(engine)
     assert 0 < differing < total
+
+
+def test_the_number_of_threads_changes_no_bit_of_the_invariant_mode(folders: dict[str, Path]) -> None:
+    """One thread or two: equal tokens and logprobs."""
+    one, two = (
+        evidence(
+            open_engine(folders["llama"], numerics="invariant", max_model_len=256, threads=threads).run(
+                sampled(8), Recorder()
+            )
+        )
+        for threads in (1, 2)
+    )
+    torch.set_num_threads(1)
+    assert one == two
 
 
 @pytest.mark.parametrize("block_size", [1, 8, 16, 24, 128])
 def test_block_size_changes_no_bit_of_the_invariant_mode(folders: dict[str, Path], block_size: int) -> None:
     """Any block size gives the evidence of block size 16 where padded lengths agree, and runs everywhere."""
-    engine = load(folders["qwen2"], numerics="invariant", block_size=block_size, max_model_len=256)
+    engine = open_engine(folders["qwen2"], numerics="invariant", block_size=block_size, max_model_len=256)
     out = evidence(engine.run(sampled(5), Recorder()))
-    reference = evidence(load(folders["qwen2"], numerics="invariant", max_model_len=256).run(sampled(5), Recorder()))
+    reference = evidence(
+        open_engine(folders["qwen2"], numerics="invariant", max_model_len=256).run(sampled(5), Recorder())
+    )
     assert [tokens for tokens, _, _ in out] == [tokens for tokens, _, _ in reference]
     assert 64 % block_size != 0 or out == reference
 
 
 def test_the_invariant_self_check_covers_both_kinds_of_evidence(folders: dict[str, Path]) -> None:
     """The numerics record says how many logit rows and KV elements were found equal; other modes have no such line."""
-    info = load(folders["qwen2"], numerics="invariant", max_model_len=256).info
+    info = open_engine(folders["qwen2"], numerics="invariant", max_model_len=256).info
     words = info.numerics["self_check"].split()
     assert words[0] == "passed:"
     assert int(words[1]) > 1000
     assert int(words[4]) > 100_000
-    assert "self_check" not in load(folders["qwen2"], max_model_len=256).info.numerics
+    assert "self_check" not in open_engine(folders["qwen2"], max_model_len=256).info.numerics
 
 
 def test_the_self_check_refuses_the_name_where_the_batch_shows(
@@ -166,7 +181,7 @@ def test_the_self_check_refuses_the_name_where_the_batch_shows(
 ) -> None:
     """With the natural mode's shapes behind the name, loading fails and gives the counts."""
     monkeypatch.setitem(SHAPES, "invariant", SHAPES["natural"])
-    engine = load(folders["llama"], numerics="natural", max_model_len=256)
+    engine = open_engine(folders["llama"], numerics="natural", max_model_len=256)
     assert engine._model is not None
     checked = selfcheck.check_invariance(engine._model, 16, 256, lambda _what, _share: None)
     assert checked.logit_rows_differing > 0
@@ -178,10 +193,11 @@ def test_the_self_check_refuses_the_name_where_the_batch_shows(
 
 def test_numerics_record_every_choice(folders: dict[str, Path]) -> None:
     """What can change a logit is there as text, and the mode and dtype change the record."""
-    info = load(folders["qwen2"], max_model_len=256, max_num_seqs=4, threads=1).info
+    info = open_engine(folders["qwen2"], max_model_len=256, max_num_seqs=4, threads=1).info
     for name in ("torch", "threads", "cpu_capability", "cpu_isa", "sampler", "kv_lengths", "linear_tiles", "head"):
         assert info.numerics[name]
     expected = {"numerics": "split", "dtype": "bfloat16", "block_size": "16", "max_num_seqs": "4", "threads": "1"}
     assert expected.items() <= dict(info.numerics).items()
-    assert info.numerics != load(folders["qwen2"], dtype="float32", max_model_len=256, max_num_seqs=4).info.numerics
-    torch.set_num_threads(2)
+    assert (
+        info.numerics != open_engine(folders["qwen2"], dtype="float32", max_model_len=256, max_num_seqs=4).info.numerics
+    )

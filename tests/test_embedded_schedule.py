@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from engine.backends.embedded.backend import load
 from sessions.errors import RefeedError
-from tests.embedded_checkpoints import EOS, QWEN2, Recorder, prompt_of, request, write_checkpoint
+from tests.embedded_checkpoints import EOS, QWEN2, Recorder, open_engine, prompt_of, request, write_checkpoint
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,7 +38,7 @@ def many(count: int, **changes: Any) -> list[Request]:
 
 def test_completions_come_in_request_order_and_stats_add_up(folder: Path) -> None:
     """Order, token counts and finished counts hold while more wait than fit."""
-    engine = load(folder, max_model_len=256, max_num_seqs=3)
+    engine = open_engine(folder, max_model_len=256, max_num_seqs=3)
     watcher = Recorder()
     out = engine.run(many(8, max_tokens=9), watcher)
     assert [done.id for done in out] == [f"r{i}" for i in range(8)]
@@ -55,7 +54,7 @@ def test_completions_come_in_request_order_and_stats_add_up(folder: Path) -> Non
 def test_results_do_not_depend_on_chunks_or_batch_limits_in_invariant_mode(folder: Path) -> None:
     """Chunk sizes and batch sizes change no token and no logprob."""
     runs = [
-        load(folder, numerics="invariant", max_model_len=256, max_num_seqs=seqs, max_num_batched_tokens=tokens)
+        open_engine(folder, numerics="invariant", max_model_len=256, max_num_seqs=seqs, max_num_batched_tokens=tokens)
         for seqs, tokens in ((8, 2048), (3, 17), (8, 40))
     ]
     outs = [engine.run(many(8, max_tokens=20, logprobs=3), Recorder()) for engine in runs]
@@ -64,8 +63,8 @@ def test_results_do_not_depend_on_chunks_or_batch_limits_in_invariant_mode(folde
 
 def test_preemption_is_counted_and_changes_no_token(folder: Path) -> None:
     """With too few blocks some requests are recomputed; they say so, and in invariant mode results stay the same."""
-    wide = load(folder, numerics="invariant", max_model_len=128, num_blocks=200, max_num_seqs=8)
-    tight = load(folder, numerics="invariant", max_model_len=128, num_blocks=14, max_num_seqs=8)
+    wide = open_engine(folder, numerics="invariant", max_model_len=128, num_blocks=200, max_num_seqs=8)
+    tight = open_engine(folder, numerics="invariant", max_model_len=128, num_blocks=14, max_num_seqs=8)
     watcher = Recorder()
     expected = wide.run(many(6, max_tokens=60), Recorder())
     out = tight.run(many(6, max_tokens=60), watcher)
@@ -83,7 +82,7 @@ def test_preemption_is_counted_and_changes_no_token(folder: Path) -> None:
 
 def test_blocks_recomputed_after_preemption_count_as_prefilled(folder: Path) -> None:
     """Decoded tokens of a preempted request are prefilled again, and the ledger says so."""
-    engine = load(folder, max_model_len=128, num_blocks=9, max_num_seqs=2)
+    engine = open_engine(folder, max_model_len=128, num_blocks=9, max_num_seqs=2)
     first = request("first", prompt_of(40, 1), salt="a", max_tokens=50)
     second = request("second", prompt_of(40, 2), salt="b", max_tokens=50)
     out = engine.run([first, second], Recorder())
@@ -96,14 +95,14 @@ def test_blocks_recomputed_after_preemption_count_as_prefilled(folder: Path) -> 
 @pytest.mark.parametrize(("changes", "finish", "length"), [({"max_tokens": 5}, "length", 5), ({}, "length", 24)])
 def test_length_limits_end_a_request(folder: Path, changes: dict[str, Any], finish: str, length: int) -> None:
     """max_tokens and max_model_len both end with "length"."""
-    engine = load(folder, max_model_len=64, max_num_seqs=2)
+    engine = open_engine(folder, max_model_len=64, max_num_seqs=2)
     (done,) = engine.run([request("a", prompt_of(40), **{"max_tokens": 100, **changes})], Recorder())
     assert (done.finish, len(done.tokens)) == (finish, length)
 
 
 def test_a_stop_token_ends_a_request_and_is_kept(folder: Path) -> None:
     """Sampled requests that meet the stop id end there with it as the last token."""
-    engine = load(folder, max_model_len=512, max_num_seqs=64)
+    engine = open_engine(folder, max_model_len=512, max_num_seqs=64)
     prompts = [request(f"r{i}", prompt_of(10), seed=i, temperature=3.0, max_tokens=300) for i in range(40)]
     out = engine.run(prompts, Recorder())
     stopped = [done for done in out if done.finish == "stop"]
@@ -115,7 +114,7 @@ def test_a_stop_token_ends_a_request_and_is_kept(folder: Path) -> None:
 @pytest.mark.parametrize("stop", [{"stop_at_first": "r1"}, {"stop_at_step": 2}])
 def test_a_false_answer_aborts_within_the_step_and_frees_everything(folder: Path, stop: dict[str, Any]) -> None:
     """No further step runs, unfinished and waiting requests are "aborted", blocks are free, the engine serves on."""
-    engine = load(folder, max_model_len=256, max_num_seqs=4)
+    engine = open_engine(folder, max_model_len=256, max_num_seqs=4)
     watcher = Recorder(**stop)
     out = engine.run(many(9, max_tokens=30), watcher)
     assert len(watcher.steps) == (1 if "stop_at_first" in stop else 2)
@@ -138,7 +137,7 @@ class Failing(Recorder):
 
 def test_a_watcher_that_raises_leaves_no_block_in_use(folder: Path) -> None:
     """The error passes through, and the engine is as after an abort."""
-    engine = load(folder, max_model_len=256, max_num_seqs=4)
+    engine = open_engine(folder, max_model_len=256, max_num_seqs=4)
     with pytest.raises(KeyError):
         engine.run(many(6), Failing())
     engine.check_integrity()
@@ -147,7 +146,7 @@ def test_a_watcher_that_raises_leaves_no_block_in_use(folder: Path) -> None:
 
 def test_a_failed_step_closes_the_engine(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks listed before their KV was written must never be hit: after a failure nothing is served."""
-    engine = load(folder, max_model_len=256, max_num_seqs=4)
+    engine = open_engine(folder, max_model_len=256, max_num_seqs=4)
 
     def fail(*_: object) -> None:
         raise RuntimeError("out of memory")
@@ -180,7 +179,7 @@ def test_a_request_that_cannot_be_served_is_refused_before_any_work(
     folder: Path, changes: dict[str, Any], message: str
 ) -> None:
     """One clear error names request and value; the good request beside it was not started."""
-    engine = load(folder, max_model_len=128, num_blocks=7, max_num_seqs=2)
+    engine = open_engine(folder, max_model_len=128, num_blocks=7, max_num_seqs=2)
     fields = {"id": "bad", "prompt": (3, 4), **changes}
     bad = request(fields.pop("id"), fields.pop("prompt"), **fields)
     watcher = Recorder()
@@ -192,7 +191,7 @@ def test_a_request_that_cannot_be_served_is_refused_before_any_work(
 
 def test_a_closed_engine_says_so_and_closes_twice(folder: Path) -> None:
     """`close` is safe to repeat; serving afterwards is an error."""
-    engine = load(folder, max_model_len=128, max_num_seqs=2)
+    engine = open_engine(folder, max_model_len=128, max_num_seqs=2)
     engine.close()
     engine.close()
     with pytest.raises(RefeedError, match="closed"):
@@ -222,7 +221,7 @@ class Auditor(Recorder):
 def test_books_balance_through_random_workloads(folder: Path, numerics: Any) -> None:
     """Shared prefixes, preemption, tiny budgets and aborts leave a ledger that balances; hits are full blocks."""
     rng = np.random.default_rng(5)
-    engine = load(
+    engine = open_engine(
         folder, numerics=numerics, max_model_len=160, num_blocks=24, max_num_seqs=6, max_num_batched_tokens=48
     )
     preemptions = 0
