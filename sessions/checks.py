@@ -82,6 +82,6 @@ class CacheChecks:
 
 
 def _sentence(problem: int, attempt: int, rollout: int | None, position: int, reason: str) -> str:
-    again = f", attempt {attempt}" if attempt > 1 else ""
+    again = f", attempt {attempt + 1}" if attempt > 0 else ""  # people count from 1
     where = f", rollout {rollout}, position {position}" if rollout is not None else ""
     return f"problem {problem}{again}{where}: {reason or 'cache check failed'}"

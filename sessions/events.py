@@ -101,7 +101,7 @@ class WavePlanned(Event, frozen=True, kw_only=True, gc=False, tag="wave-planned"
 
     Attributes:
         problems: task indices.
-        attempt: of this run of the worker.
+        attempt: of this run of the worker, from 0.
         blocks_needed: KV blocks that the trunks must keep until they are measured, at worst.
         blocks_allocated: KV blocks that passes may allocate between two touches of a trunk, at worst.
         blocks_there: KV blocks in all.
@@ -145,7 +145,7 @@ class TrunksDone(Event, frozen=True, kw_only=True, gc=False, tag="trunks-done"):
 
     Attributes:
         problem: task index.
-        attempt: of this run of the worker.
+        attempt: of this run of the worker, from 0.
         trunks: by rollout.
         kept: whether the screen keeps the problem.
         seconds: of the batch that generated them (shared by its problems).
@@ -167,7 +167,7 @@ class PassStarted(Event, frozen=True, kw_only=True, gc=False, tag="pass-started"
 
     Attributes:
         problem: task index.
-        attempt: of this run of the worker.
+        attempt: of this run of the worker, from 0.
         name: of the pass.
         requests: how many.
         cold_by: how the pass was made cold: "reset", "salt", or "" for passes that resume.
@@ -213,7 +213,7 @@ class PassEnded(Event, frozen=True, kw_only=True, gc=False, tag="pass-ended"):
 
     Attributes:
         problem: task index.
-        attempt: of this run of the worker.
+        attempt: of this run of the worker, from 0.
         name: of the pass.
         seconds: from submission to the last token.
         tokens: generated; 0 in imports, which do not know.
@@ -313,7 +313,7 @@ class Pivot(Event, frozen=True, kw_only=True, gc=False, tag="pivot"):
 
     Attributes:
         problem: task index.
-        attempt: of this run of the worker.
+        attempt: of this run of the worker, from 0.
         rollout: trunk that it lies in.
         position: absolute token position: the prefix has this many tokens.
         index: generated index: position minus prompt length.
@@ -359,7 +359,7 @@ class CacheFailure(Event, frozen=True, kw_only=True, gc=False, tag="cache-failur
 
     Attributes:
         problem: task index.
-        attempt: of this run of the worker.
+        attempt: of this run of the worker, from 0.
         stage: "trunks" or the pass's name.
         request: the request's id.
         rollout: of the pivot; None when no single pivot is to blame.
@@ -387,7 +387,7 @@ class ProblemClosed(Event, frozen=True, kw_only=True, gc=False, tag="problem-clo
 
     Attributes:
         problem: task index.
-        attempt: of this run of the worker.
+        attempt: of this run of the worker, from 0.
         outcome: measured, screened-out (trunks not mixed), or dropped (by a cache failure).
         pivots: Pivot events of this attempt.
         seconds: of its passes; trunks are in TrunksDone.

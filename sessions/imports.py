@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 VERSION: Final = "import-1"
 _LIMIT: Final = 256 << 20
-_ATTEMPT: Final = 1
+_ATTEMPT: Final = 0
 _PASSES: Final[tuple[PassName, ...]] = get_args(PassName)
 _BLOCK: Final = 16
 # Shared by all published runs, named by none of their files.

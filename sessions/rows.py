@@ -21,7 +21,7 @@ class ProblemRow(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         problem: task index.
-        attempt: which run of the worker measures it.
+        attempt: which run of the worker measures it, from 0.
         stage: how far it is.
         trunks: its rollouts; empty before they are generated, and in imports.
         right: trunks that are correct; None before they are generated.

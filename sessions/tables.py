@@ -107,7 +107,7 @@ def _proof_values(state: CampaignState, rows: Rows) -> list[Any]:
 
 _PIVOT: Final = (
     _whole("problem", "task index"),
-    _whole("attempt", "which run of the worker measured it"),
+    _whole("attempt", "which run of the worker measured it, from 0"),
     _whole("rollout", "trunk that it lies in"),
     _whole("position", "absolute position; the prefix has this many tokens", "tokens"),
     _whole("index", "position within the generated tokens", "tokens"),
@@ -151,7 +151,7 @@ _REASON: Final = Column(
 )
 _PROBLEM: Final = (
     Column("problem", "", "task index"),
-    Column("attempt", "", "which run of the worker measured it"),
+    Column("attempt", "", "which run of the worker measured it, from 0"),
     Column("outcome", "", "measured, screened-out, dropped, or none while it is open"),
     Column("trunks", "", "rollouts"),
     Column("trunks_right", "", "rollouts graded right"),
@@ -168,7 +168,7 @@ _PROBLEM: Final = (
 )
 _PASS: Final = (
     Column("problem", "", "task index"),
-    Column("attempt", "", "which run of the worker"),
+    Column("attempt", "", "which run of the worker, from 0"),
     Column("pass", "", "exact-1, exact-2 or re-feed"),
     Column("seconds", "s", "from submission to the last token"),
     Column("tokens", "tokens", "generated; 0 in imports, which do not know"),

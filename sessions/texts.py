@@ -97,7 +97,7 @@ class ProblemTexts(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         problem: task index.
-        attempt: which run of the worker.
+        attempt: which run of the worker, from 0.
         prompt: token ids of the prompt that all its trunks share.
         question: the problem, as text.
         answer: the right answer, as text.

@@ -191,7 +191,7 @@ def test_the_cache_rate_keeps_failures_in_its_denominator() -> None:
     assert (found.verified, found.ledger, found.counts, found.not_instrumented) == (4, 3, 1, 0)
     assert found.checked == 4 + 3
     assert found.rate == 4 / 7
-    assert found.failures[0] == "problem 1, rollout 0, position 161: 96 of 144 tokens cached"
+    assert found.failures[0] == "problem 1, attempt 2, rollout 0, position 161: 96 of 144 tokens cached"
     assert len(state.failures) == 4
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import msgspec
 import pytest
@@ -11,13 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessions.errors import RefeedError
-from sessions.events import AnyEvent, Ended, Opened, Paused, Resumed
+from sessions.events import AnyEvent, Ended, EndState, Opened, Paused, Resumed
 from sessions.journal import Journal
 from sessions.locks import held, lock
 from sessions.printable import printable
 from sessions.run import RunInfo, start_time
 from sessions.spec import CampaignSpec, register
 from sessions.store import SessionFolder, Store, check_name, home
+from sessions.summary import load
 from tests.session_events import engine_ready, opened
 
 if TYPE_CHECKING:
@@ -168,6 +169,14 @@ def test_states_follow_lock_and_last_event(store: Store) -> None:
     assert folder.state() == "interrupted"
     imported = make(store, events=(Opened(session="s", version="1", source="primary.json"), ended()))
     assert imported.state() == "imported"
+
+
+@pytest.mark.parametrize("end", get_args(EndState))
+def test_every_way_to_end_is_a_state_and_is_cached(store: Store, end: str) -> None:
+    """What Ended can say is what `list` shows, and the summary that says so is read back."""
+    folder = make(store, events=(opened(), ended(end)))
+    assert folder.state() == end
+    assert load(folder.summary_path, folder.registration().digest).ended == end
 
 
 def test_a_second_holder_of_the_lock_is_refused(store: Store) -> None:
