@@ -299,6 +299,8 @@ def _load(spec: CampaignSpec, tell: Progress, variables: dict[str, str], *, apar
     clock = {"began": time.monotonic()}
     warning, cpu = _import(spec)
     clock["imported"] = time.monotonic()
+    if cpu:
+        compat.allow_amx()
     with progress.watched(tell):
         source = hub.locate(str(spec.model), spec.revision, tell)
         clock["located"] = time.monotonic()

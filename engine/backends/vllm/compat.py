@@ -84,6 +84,19 @@ def lookup(core: Any, request: Any) -> Sequence[Any]:
     return tuple(coordinator.find_longest_cache_hit(request.block_hashes, request.num_tokens - 1)[0][0])
 
 
+def allow_amx() -> None:
+    """Ask the kernel for this process's AMX tiles.
+
+    vLLM 0.32's CPU attention uses them without asking; torch asks only at its first large product, so that a first
+    batch of short prompts dies of SIGILL.
+    """
+    import torch  # noqa: PLC0415 - vLLM brings it
+
+    ask = getattr(torch.cpu, "_init_amx", None)
+    if ask is not None:
+        ask()
+
+
 def unfinished_batches(core: Any) -> bool:
     """Whether asynchronous scheduling has a batch in flight whose output nobody has taken."""
     return bool(getattr(core, "batch_queue", None))

@@ -151,6 +151,10 @@ def _chain(error: BaseException) -> list[BaseException]:
 
 
 def _first_line(error: BaseException) -> str:
+    # pydantic wraps what a configuration class raised, and begins with how many it was.
+    wrapped = re.search(r"Value error, (.*?)\s*\[type=", str(error), re.DOTALL)
+    if wrapped is not None:
+        return " ".join(wrapped[1].split())
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0].strip()}" if lines else type(error).__name__
 

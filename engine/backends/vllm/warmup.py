@@ -46,7 +46,7 @@ def requests(info: EngineInfo, *, widest: int = WIDEST) -> tuple[Request, ...]:
     blocks = max((info.num_blocks - 1) // 2, 1)
     longest = max(min(LONGEST_PROMPT, room, blocks * info.block_size // 2), 1)
     count = max(min(widest, info.max_num_seqs, blocks // (longest // info.block_size + 1)), 1)
-    prompts = [tuple(shuffle.choices(words, k=1 + number * (longest - 1) // count)) for number in range(count)]
+    prompts = [tuple(shuffle.choices(words, k=max(longest * (number + 1) // count, 1))) for number in range(count)]
     made = []
     for turn in range(ROUNDS):
         for number, prompt in enumerate(prompts):

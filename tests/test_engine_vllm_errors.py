@@ -1,0 +1,137 @@
+"""What vLLM's failures become: one line with the cause, and what to do. No vLLM is needed to read its messages."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.backends.vllm.compat import check_version
+from engine.backends.vllm.environment import recorded
+from engine.backends.vllm.errors import explain
+from engine.backends.vllm.progress import bar_stage
+from engine.backends.vllm.settings import arguments, check_invariance, step_tokens
+from sessions.errors import RefeedError
+from sessions.spec import CampaignSpec, from_fields
+
+MESSAGES = [
+    ("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79 GiB", "out of memory"),
+    ("Free memory on device cuda:0 (3.1/79.3 GiB) on startup is less than desired GPU memory", "other processes hold"),
+    ("No available memory for the cache blocks. Try increasing `gpu_memory_utilization`", "leave no memory"),
+    ("401 Client Error. Cannot access gated repo for url https://huggingface.co/x", "gated"),
+    ("404 Client Error. Repository Not Found for url: https://huggingface.co/api/models/x", "no such model"),
+    ("Invalid rev id: nope", "no such revision"),
+    ("[Errno 28] No space left on device", "disk is full"),
+    ("The NVIDIA driver on your system is too old (found version 12020)", "driver is older"),
+    ("libcudart.so.13: cannot open shared object file: No such file or directory", "another CUDA version"),
+    ("No CUDA GPUs are available", "no usable GPU"),
+    ("Failed to infer device type, please set the environment variable", "no usable GPU"),
+    ("Bfloat16 is only supported on GPUs with compute capability of at least 8.0", "no bfloat16"),
+    ("CUDA error: no kernel image is available for execution on the device", "older than the wheels"),
+    ("Model architectures ['FooForCausalLM'] are not supported for now.", "does not know this model's architecture"),
+]
+
+
+@pytest.mark.parametrize(("said", "cause"), MESSAGES)
+def test_a_known_failure_is_one_line_with_a_way_out(said: str, cause: str) -> None:
+    """The message has no line break, names the model, keeps what was said, and comes with a hint."""
+    error = explain(RuntimeError(said), "org/model", "loading", log="")
+    assert error.kind == "engine"
+    assert cause in error.message
+    assert "org/model" in error.message
+    assert "\n" not in error.message
+    assert error.hint
+
+
+def test_the_cause_behind_a_wrapper_decides() -> None:
+    """An engine core in its own process dies with an empty message; its own words stand in the chain or the log."""
+    inner = ValueError("CUDA out of memory")
+    outer = RuntimeError("Engine core initialization failed")
+    outer.__cause__ = inner
+    assert "out of memory" in explain(outer, "m", "loading", log="").message
+    log = "INFO loading\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate"
+    assert "out of memory" in explain(RuntimeError("Engine core died"), "m", "serving", log=log).message
+
+
+def test_an_unknown_failure_shows_the_last_lines_of_the_log() -> None:
+    """What nobody foresaw is shown as it was said, with where to read on."""
+    error = explain(RuntimeError("odd\nmore"), "m", "serving", log="first\n\nsecond\nthird\nfourth\n")
+    assert "RuntimeError: odd" in error.message
+    assert "second | third | fourth" in error.message
+    assert "first" not in error.message
+    assert "worker.log" in error.hint
+
+
+def test_a_failed_check_of_ours_passes_through() -> None:
+    """An error that already has its sentence is not wrapped in another."""
+    ours = RefeedError("engine", "said already", "do that")
+    assert explain(ours, "m", "loading", log="") is ours
+
+
+def test_a_wrapped_configuration_error_shows_what_was_raised() -> None:
+    """Configuration classes report how many errors they had before saying which."""
+    text = "1 validation error for ModelConfig\n  Value error, The thing is wrong [type=value_error, input_value=1]"
+    assert "The thing is wrong" in explain(RuntimeError(text), "m", "loading", log="").message
+
+
+@pytest.mark.parametrize("version", ["0.22.1", "0.32.0", "0.22.1+cu130"])
+def test_tested_versions_are_silent(version: str) -> None:
+    """A local build of a tested version is that version."""
+    assert check_version(version) is None
+
+
+def test_other_versions_warn_and_old_ones_are_refused() -> None:
+    """A newer version may have moved what is read; an older one cannot say what it cached early enough."""
+    assert "0.33.1" in str(check_version("0.33.1"))
+    with pytest.raises(RefeedError, match="too old"):
+        check_version("0.21.3")
+
+
+def test_batch_invariance_needs_a_gpu_of_capability_8() -> None:
+    """Refused with the capability that was found."""
+    check_invariance((8, 0))
+    with pytest.raises(RefeedError, match=r"7\.5"):
+        check_invariance((7, 5))
+    with pytest.raises(RefeedError, match="CPU"):
+        check_invariance(None)
+
+
+def test_a_cpu_gets_settings_that_work_there_and_a_gpu_vllms_own() -> None:
+    """What the spec leaves open is vLLM's on a GPU; on a CPU blocks of 32, no graphs, prompts in one piece."""
+    spec = CampaignSpec(engine="vllm", model="m", task="gsm8k")
+    cpu = arguments(spec, "/m", cpu=True, log_stats=False)
+    gpu = arguments(spec, "/m", cpu=False, log_stats=False)
+    assert (cpu["block_size"], cpu["enforce_eager"], cpu["enable_chunked_prefill"]) == (32, True, False)
+    assert not {"block_size", "enforce_eager", "enable_chunked_prefill", "max_num_seqs"} & gpu.keys()
+    assert cpu["enable_prefix_caching"] is gpu["enable_prefix_caching"] is True
+
+
+def test_what_the_spec_says_wins() -> None:
+    """Every capacity field of the spec reaches vLLM under its name there, on a CPU too."""
+    fields = {"max_model_len": 4096, "max_num_seqs": 7, "max_num_batched_tokens": 5000, "block_size": 64}
+    spec = from_fields(
+        {"engine": "vllm", "model": "m", "task": "gsm8k", "kv_blocks": 99, "tensor_parallel": 2, **fields}
+    )
+    given = arguments(spec, "/m", cpu=True, log_stats=True)
+    assert {name: given[name] for name in fields} == fields
+    assert (given["num_gpu_blocks_override"], given["tensor_parallel_size"]) == (99, 2)
+    assert given["disable_log_stats"] is False
+
+
+def test_the_published_settings_need_no_larger_step() -> None:
+    """At the paper's settings a cold pass fits vLLM's default budget of 8192 tokens on an A100."""
+    assert step_tokens(CampaignSpec(engine="vllm", model="m", task="gsm8k")) <= 8192
+
+
+def test_only_variables_that_may_change_a_logit_are_recorded() -> None:
+    """Kernel choices are; caches, ports, identities of one run and keys are not."""
+    found = recorded(
+        {"VLLM_BATCH_INVARIANT": "1", "VLLM_API_KEY": "k", "VLLM_DIST_IDENT": "x", "HOME": "/", "OMP_NUM_THREADS": "2"}
+    )
+    assert found == {"env:VLLM_BATCH_INVARIANT": "1", "env:OMP_NUM_THREADS": "2"}
+
+
+def test_progress_bars_are_known_by_their_words() -> None:
+    """Weights, graphs and downloads have stages; other bars do not."""
+    assert bar_stage("Loading safetensors checkpoint shards") == "loading weights"
+    assert bar_stage("Capturing CUDA graphs (mixed prefill-decode, PIECEWISE)") == "capturing CUDA graphs"
+    assert bar_stage("Fetching 7 files") == "downloading"
+    assert bar_stage("Processed prompts") is None
