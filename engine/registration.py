@@ -77,7 +77,7 @@ def model_digest(folder: Path) -> str:
 def _model_digest(spec: CampaignSpec) -> str | None:
     if spec.engine == "embedded":
         return model_digest(model_path(spec))
-    folder = Path(str(spec.model)).expanduser()
+    folder = model_path(spec)
     return model_digest(folder) if folder.is_dir() else None
 
 

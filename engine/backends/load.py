@@ -20,7 +20,7 @@ BUNDLED_PATH: Final = Path(__file__).parent / "embedded" / "bundled"
 
 
 def model_path(spec: CampaignSpec) -> Path:
-    """Folder of an embedded engine's checkpoint."""
+    """Where a checkpoint would be if `model` is a folder; that of the bundled model when it names that."""
     return BUNDLED_PATH if spec.model in {None, BUNDLED_MODEL} else Path(str(spec.model)).expanduser()
 
 
@@ -36,7 +36,11 @@ def load(spec: CampaignSpec, progress: Progress) -> Backend:
     """
     if spec.engine == "embedded":
         return _embedded(spec, progress)
-    raise RefeedError("engine", f"engine {spec.engine!r} is not available in this version", "use --engine embedded")
+    if spec.engine == "vllm":
+        from engine.backends.vllm.backend import load as load_vllm  # noqa: PLC0415 - vLLM only where it is needed
+
+        return load_vllm(spec, progress, folder=model_path(spec))
+    raise RefeedError("engine", f"there is no engine {spec.engine!r}", "use --engine vllm or --engine embedded")
 
 
 def _embedded(spec: CampaignSpec, progress: Progress) -> Backend:

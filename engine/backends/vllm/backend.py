@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from engine.backend import EngineInfo, FirstToken, Request, StepStats
@@ -295,14 +296,14 @@ def _open(engine: Any, spec: CampaignSpec, tell: Progress, *, apart: bool) -> tu
         raise
 
 
-def _load(spec: CampaignSpec, tell: Progress, variables: dict[str, str], *, apart: bool) -> VllmBackend:
+def _load(spec: CampaignSpec, tell: Progress, folder: Path, variables: dict[str, str], *, apart: bool) -> VllmBackend:
     clock = {"began": time.monotonic()}
     warning, cpu = _import(spec)
     clock["imported"] = time.monotonic()
     if cpu:
         compat.allow_amx()
     with progress.watched(tell):
-        source = hub.locate(str(spec.model), spec.revision, tell)
+        source = hub.locate(str(spec.model), folder, spec.revision, tell)
         clock["located"] = time.monotonic()
         engine = _start(spec, source, cpu=cpu, multiprocess=apart)
     clock["started"] = time.monotonic()
@@ -323,22 +324,26 @@ def _load(spec: CampaignSpec, tell: Progress, variables: dict[str, str], *, apar
     return backend
 
 
-def load(spec: CampaignSpec, tell: Progress, *, multiprocess: bool | None = None) -> VllmBackend:
+def load(
+    spec: CampaignSpec, tell: Progress, *, folder: Path | None = None, multiprocess: bool | None = None
+) -> VllmBackend:
     """Start stock vLLM for a resolved spec, check what it turned out to be, and warm it up.
 
     Args:
         spec: resolved settings; those that are None are vLLM's own, or on a CPU what works there.
         tell: told what is being done and how far it is, 0 to 1; also warnings, as "warning: ...".
+        folder: where the model is if it is not on the hub; None takes `spec.model` as a path.
         multiprocess: engine core in a process of its own; None asks the environment (REFEED_TUI_VLLM_MULTIPROCESS).
 
     Raises:
         RefeedError: kind "engine", with the cause and what to do.
     """
+    where = Path(str(spec.model)).expanduser() if folder is None else folder
     apart = environment.multiprocess_wanted() if multiprocess is None else multiprocess
     tell("importing vLLM", 0.0)
     variables = environment.prepare(multiprocess=apart, batch_invariant=spec.batch_invariant)
     try:
-        return _load(spec, tell, variables, apart=apart)
+        return _load(spec, tell, where, variables, apart=apart)
     except RefeedError:
         raise
     except ModuleNotFoundError as error:

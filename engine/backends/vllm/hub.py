@@ -27,13 +27,18 @@ class Source:
     commit: str
 
 
-def locate(model: str, revision: str | None, progress: Progress) -> Source:
+def locate(model: str, folder: Path, revision: str | None, progress: Progress) -> Source:
     """Return the model's files, downloading what the local cache lacks.
+
+    Args:
+        model: hub id, when `folder` does not exist.
+        folder: local folder that the model may mean.
+        revision: of the hub's repository.
+        progress: told how much is there.
 
     Raises:
         Exception: huggingface_hub's own errors, which `errors.explain` turns into one line.
     """
-    folder = Path(model).expanduser()
     if folder.is_dir():
         return Source(str(folder), "")
     from huggingface_hub import snapshot_download  # noqa: PLC0415 - only with vLLM
