@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from sessions.events import AnyEvent
     from sessions.spec import CampaignSpec, Registration
     from sessions.store import SessionFolder
+    from stats.report import Report
 
 Mode = Literal["attach", "replay"]
 
@@ -37,8 +38,11 @@ class Watched:
         live: whether a worker holds the session's lock.
         caught_up: whether the journal was read to its present end.
         broken: what is wrong with the journal; empty when nothing is.
+        was_live: whether it was live at any time while it was watched.
         heard_at: monotonic time of this process at the last event; 0 before the first.
         log: what happened, in words, newest last.
+        log_first: number of the first entry that is still kept.
+        report: every number, as of the first `report_of` measured problems; None before somebody asked.
     """
 
     folder: SessionFolder
@@ -53,6 +57,9 @@ class Watched:
     broken: str = ""
     heard_at: float = 0.0
     log: list[str] = field(default_factory=list)
+    log_first: int = 0
+    report: Report | None = None
+    report_of: int = -1
     _teller: Teller | None = None
 
     @classmethod
@@ -78,15 +85,9 @@ class Watched:
         except RefeedError as error:
             self.broken = error.message
         if len(self.log) > 2 * LOG_LIMIT:
+            self.log_first += len(self.log) - LOG_LIMIT
             del self.log[:-LOG_LIMIT]
         self.heard_at = time.monotonic()
-        self.revision += 1
-
-    def restart(self) -> None:
-        """Forget every event, to fold from the start again."""
-        self.state = new_state(self.spec)
-        self.log.clear()
-        self._teller = Teller(self.spec)
         self.revision += 1
 
     def heard(self, *, live: bool, caught_up: bool, broken: str = "") -> None:

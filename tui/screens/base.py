@@ -26,10 +26,12 @@ class Pane(Vertical):
     Attributes:
         title: in the row of panels.
         keys: (key, what it does) of this panel, for the bottom line.
+        wants_report: whether it shows numbers that take longer than a frame.
     """
 
     title: ClassVar[str] = ""
     keys: ClassVar[tuple[tuple[str, str], ...]] = ()
+    wants_report: ClassVar[bool] = False
 
     def __init__(self, *, id: str) -> None:  # noqa: A002  (Textual's name)
         """Style it as a pane."""
@@ -56,6 +58,8 @@ class Pane(Vertical):
 
 class SizedScreen(Screen[None]):
     """A screen that adapts to its size, and says so when the terminal is below the smallest one."""
+
+    AUTO_FOCUS = ""  # a hidden field would take the keys
 
     def too_small(self) -> Sequence[Line]:
         """What stands there below the smallest size; subclasses add what must not be missed."""

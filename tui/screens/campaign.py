@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 from textual import work
 from textual.binding import Binding
 from textual.message import Message
-from textual.widgets import ContentSwitcher
+from textual.widgets import ContentSwitcher, Input
 
 from tui.feed import Batch, Feed, Tape, read_all
 from tui.screens.base import Pane, SizedScreen
+from tui.screens.figures import JointPane, ProbePane, SelectionPane
 from tui.screens.live import LivePane
+from tui.screens.pivots import PivotsPane
+from tui.screens.records import LogPane, ProblemsPane, RegistrationPane
 from tui.views import live as live_view
 from tui.views import tape as tape_view
 from tui.views.words import block, status
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
 
     from sessions.events import AnyEvent
+    from stats.report import Report
+    from stats.table import PivotTable
     from tui.app import RefeedApp
     from tui.widgets.ink import Line
 
@@ -53,6 +58,17 @@ class Refolded(Message):
         super().__init__()
         self.watched = watched
         self.position = position
+
+
+class Reported(Message):
+    """Every number of the first problems was computed."""
+
+    def __init__(self, watched: Watched, report: Report, problems: int) -> None:
+        """Hold them."""
+        super().__init__()
+        self.watched = watched
+        self.report = report
+        self.problems = problems
 
 
 class CampaignScreen(SizedScreen):
@@ -92,6 +108,7 @@ class CampaignScreen(SizedScreen):
         self._speed = speed
         self._feed: Feed | None = None
         self._tick = 0
+        self._reporting = False
         self._painted: dict[str, object] = {}
         self._advanced_at = 0.0
 
@@ -102,7 +119,16 @@ class CampaignScreen(SizedScreen):
 
     def panes(self) -> list[Pane]:
         """The panels, in the order of their numbers."""
-        return [LivePane(id="live")]
+        return [
+            LivePane(id="live"),
+            PivotsPane(id="pivots"),
+            JointPane(id="joint-pane"),
+            ProbePane(id="probe-pane"),
+            SelectionPane(id="selection-pane"),
+            ProblemsPane(id="problems"),
+            LogPane(id="log"),
+            RegistrationPane(id="registration-pane"),
+        ]
 
     def compose(self) -> ComposeResult:
         """Header, panels, keys."""
@@ -163,6 +189,8 @@ class CampaignScreen(SizedScreen):
             self._paint_frame()
         pane = self.pane
         name = pane.id or ""
+        if pane.wants_report:
+            self._report()
         if self._painted.get(name) != stamp:
             plots = force or self._tick % PLOT_TICKS == 0 or f"{name}-plots" not in self._painted
             pane.paint(self.watched, plots=plots)
@@ -221,6 +249,32 @@ class CampaignScreen(SizedScreen):
         super().on_resize()
         self.call_after_refresh(self.repaint, force=True)
 
+    def _report(self) -> None:
+        """Have the numbers of the present evidence computed, one computation at a time."""
+        state = self.watched.state
+        if self._reporting or self.watched.report_of == len(state.measured):
+            return
+        self._reporting = True
+        self._compute(self.watched, state.table(), len(state.measured))
+
+    @work(thread=True, group="report")
+    def _compute(self, watched: Watched, table: PivotTable, problems: int) -> None:
+        from stats.report import report  # noqa: PLC0415  (attaching need not wait for it)
+
+        spec = watched.spec
+        made = report(table, alpha=spec.alpha, decision=spec.decision, seed=spec.seed)
+        self.post_message(Reported(watched, made, problems))
+
+    def on_reported(self, message: Reported) -> None:
+        """Show the computed numbers."""
+        self._reporting = False
+        message.watched.report, message.watched.report_of = message.report, message.problems
+        message.watched.revision += 1
+
+    def on_log_pane_switched(self) -> None:
+        """The other log is wanted at once."""
+        self.repaint(force=True)
+
     # Panels and view
 
     def action_panel(self, number: int) -> None:
@@ -235,9 +289,10 @@ class CampaignScreen(SizedScreen):
 
     def _focus_pane(self) -> None:
         for widget in self.pane.query("*"):
-            if widget.focusable:
+            if widget.focusable and widget.display and not isinstance(widget, Input):
                 widget.focus()
                 return
+        self.set_focus(None)
 
     def on_tab_bar_picked(self, message: TabBar.Picked) -> None:
         """A click on a panel's title."""

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from tui.watched import Watched
     from tui.widgets.ink import Line
 
-PANELS: Final = ("Live",)
+PANELS: Final = ("Live", "Pivots", "Joint", "Probe", "Select", "Problems", "Log", "Setup")
 KEYS: Final = (
     ("1 - 8", "panels"),
     ("0", "home: all sessions"),

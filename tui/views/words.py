@@ -76,7 +76,8 @@ def elapsed(watched: Watched) -> float:
 def seconds_left(watched: Watched) -> float | None:
     """Seconds to the registered end at this run's pace; None before two problems of this run closed, or when done."""
     state, spec = watched.state, watched.spec
-    if state.ended is not None or state.imported or not state.runs or state.runs[-1].engine is None:
+    working = watched.status in {"running", "paused"}
+    if not working or state.imported or not state.runs or state.runs[-1].engine is None:
         return None
     closed = [row for row in state.problems.values() if row.outcome == "measured"]
     run = len(state.runs)

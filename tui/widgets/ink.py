@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
     from rich.style import Style
 
-Ink = Literal["plain", "muted", "strong", "title", "good", "bad", "warn", "refeed", "floor", "accent", "cursor", "key"]
+Ink = Literal[
+    "plain", "muted", "strong", "title", "good", "bad", "warn", "refeed", "floor", "accent", "cursor", "key",
+    "heat1", "heat2", "heat3", "heat4",
+]  # fmt: skip
 Span = tuple[str, Ink]
 Line = tuple[Span, ...]
 
@@ -37,6 +40,14 @@ DARK: Final[dict[str, str]] = {
     "ink-accent": "#cc9ee6",
     "ink-cursor-ground": "#2b3d52",
     "ink-key": "#f0e442",
+    "ink-heat1": "#d5dbe1",
+    "ink-heat1-ground": "#1f3147",
+    "ink-heat2": "#ffffff",
+    "ink-heat2-ground": "#2d5170",
+    "ink-heat3": "#10161d",
+    "ink-heat3-ground": "#7fb0b0",
+    "ink-heat4": "#10161d",
+    "ink-heat4-ground": "#f2e59a",
 }
 LIGHT: Final[dict[str, str]] = {
     "ink-plain": "#1d2733",
@@ -52,6 +63,14 @@ LIGHT: Final[dict[str, str]] = {
     "ink-accent": "#7a3b9c",
     "ink-cursor-ground": "#cfe0f2",
     "ink-key": "#6e5600",
+    "ink-heat1": "#1d2733",
+    "ink-heat1-ground": "#dfe9ee",
+    "ink-heat2": "#1d2733",
+    "ink-heat2-ground": "#b3cfdc",
+    "ink-heat3": "#ffffff",
+    "ink-heat3-ground": "#437e9c",
+    "ink-heat4": "#ffffff",
+    "ink-heat4-ground": "#173a52",
 }
 """After Okabe and Ito: orange and blue keep apart in every common colour blindness, and failures are a filled block."""
 

@@ -54,6 +54,8 @@ class Lines(Inked):
 class ScrollLines(ScrollView, Inked, can_focus=True):
     """Inked lines that scroll, for text that is longer than the screen."""
 
+    COMPONENT_CLASSES = Inked.COMPONENT_CLASSES  # Textual inherits them along the first base alone
+
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002  (Textual's name)
         """Start empty."""
         super().__init__(id=id)
@@ -79,5 +81,5 @@ class ScrollLines(ScrollView, Inked, can_focus=True):
         x, top = self.scroll_offset
         row = top + y
         spans = self._lines[row] if row < len(self._lines) else ()
-        width = self.size.width
+        width = self.scrollable_content_region.width
         return self.strip(spans, max(width + x, self.virtual_size.width)).crop(x, x + width)

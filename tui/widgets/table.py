@@ -72,6 +72,7 @@ class NoRows:
 class LineTable(ScrollView, Inked, can_focus=True):
     """Rows with a header and a cursor. While the cursor is on the last row, it follows what is added."""
 
+    COMPONENT_CLASSES = Inked.COMPONENT_CLASSES  # Textual inherits them along the first base alone
     BINDINGS: ClassVar = [
         Binding("up,k", "move(-1)", "up", show=False),
         Binding("down,j", "move(1)", "down", show=False),
@@ -208,16 +209,21 @@ class LineTable(ScrollView, Inked, can_focus=True):
             if again:
                 self.action_choose()
 
+    @property
+    def room(self) -> int:
+        """Cells beside the scrollbar."""
+        return self.scrollable_content_region.width
+
     def widths(self) -> list[int]:
         """Cells of each column; flexible columns share what is left."""
         fixed = sum(column.width for column in self.columns) + len(self.columns) - 1
         flexible = sum(column.width == 0 for column in self.columns)
-        share = max(4, (self.size.width - fixed) // flexible) if flexible > 0 else 0
+        share = max(4, (self.room - fixed) // flexible) if flexible > 0 else 0
         return [column.width or share for column in self.columns]
 
     def render_line(self, y: int) -> Strip:
         """The header, or one row."""
-        width = self.size.width
+        width = self.room
         if y == 0:
             return self.strip(self._aligned([(column.title, "title") for column in self.columns]), width)
         row = y - 1 + round(self.scroll_y)

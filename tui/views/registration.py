@@ -1,0 +1,127 @@
+"""What was registered, and whatever departed from it."""
+
+from __future__ import annotations
+
+import textwrap
+import time
+from typing import TYPE_CHECKING, Final
+
+from sessions.spec import CampaignSpec
+from tui.numbers import clock, count
+from tui.plaintext import one_line
+from tui.views.words import heading
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sessions.campaign import CampaignState
+    from tui.views.glyphs import Glyphs
+    from tui.watched import Watched
+    from tui.widgets.ink import Line
+
+DEVIATING: Final = frozenset({"warning", "deviation", "fingerprint"})
+NAME: Final = 24
+
+
+def lines(watched: Watched, width: int, glyphs: Glyphs) -> tuple[Line, ...]:
+    """Digest, decision and stop rule, deviations, engine, then every setting."""
+    registration, spec, state = watched.registration, watched.spec, watched.state
+    out: list[Line] = [heading("Registered", width, glyphs)]
+    out += _pairs(
+        (
+            ("session", watched.folder.id),
+            ("name", watched.folder.name or "none"),
+            ("digest (SHA-256)", registration.digest),
+            ("folder", str(watched.folder.path)),
+            ("price per hour", "none" if registration.price_per_hour is None else f"{registration.price_per_hour:g}"),
+        ),
+        width,
+    )
+    out += [(), heading("Decision", width, glyphs)]
+    negligible, bearing = spec.decision
+    rule = f"pooled excess above {bearing:g}: load-bearing; below {negligible:g}: negligible; between: inconclusive"
+    stop = "none: all problems are measured"
+    if spec.stop != "none":
+        level = f"1/alpha = {1 / spec.alpha:g}"
+        stop = f"{spec.stop} e-value at {level}, after {spec.min_problems} informative problems"
+    out += _pairs((("rule", rule), ("stop", stop), ("on a cache failure", spec.on_cache_failure)), width)
+    out += [(), heading("Deviations", width, glyphs), *_deviations(watched, width)]
+    out += [(), heading("Engine", width, glyphs), *_engine(state, width)]
+    out += [(), heading("Settings", width, glyphs, "* differs from the default")]
+    out += _settings(spec, width)
+    return tuple(out)
+
+
+def _pairs(pairs: tuple[tuple[str, str], ...], width: int) -> Iterator[Line]:
+    for name, value in pairs:
+        parts = textwrap.wrap(one_line(value, 2000), max(20, width - NAME)) or [""]
+        yield ((f"{one_line(name, NAME - 2):<{NAME}}", "muted"), (parts[0], "plain"))
+        for part in parts[1:]:
+            yield ((" " * NAME, "plain"), (part, "plain"))
+
+
+def _deviations(watched: Watched, width: int) -> Iterator[Line]:
+    found = list(deviations(watched.state))
+    if not found:
+        yield (("none recorded", "good"),)
+    for text in found:
+        for number, part in enumerate(textwrap.wrap(one_line(text, 1000), max(20, width - 2))):
+            yield (("- " if number == 0 else "  ", "warn"), (part, "warn"))
+
+
+def deviations(state: CampaignState) -> Iterator[str]:
+    """Everything that a reader of the numbers has to know, in words."""
+    if state.imported:
+        yield f"imported from {state.source}: caches, clocks and texts are not known"
+    for gap in state.gaps():
+        after = gap.after or "its worker died"
+        text = f"run {gap.run + 1} began {clock(max(0.0, gap.seconds))} after the one before it ({after})"
+        text += ", on another host" if gap.host_changed else ""
+        yield text + (f", with changed numerics: {', '.join(gap.changed)}" if gap.changed else "")
+    for notice in state.notices:
+        if notice.kind in DEVIATING:
+            yield f"{notice.kind}: {notice.text}"
+    yield from state.irregular
+    dropped = state.dropped
+    for number, why in (
+        (dropped.failed, "failed their cache checks"),
+        (dropped.problem, "belong to dropped problems"),
+        (dropped.abandoned, "belong to attempts that did not close"),
+    ):
+        if number > 0:
+            yield f"{count(number, 'pivot')} not counted: they {why}"
+
+
+def _engine(state: CampaignState, width: int) -> Iterator[Line]:
+    engine = state.engine
+    if engine is None:
+        yield (("no engine answered yet" if not state.imported else "not known: an import", "muted"),)
+        return
+    yield from _pairs(
+        (
+            ("engine", engine.engine),
+            ("model", engine.model),
+            ("cache", f"{engine.num_blocks:,} blocks of {engine.block_size} tokens; checks rest on {engine.proof}"),
+            ("limits", f"{engine.max_model_len:,} tokens, {engine.max_num_seqs:,} requests in a batch"),
+            ("fingerprint", engine.fingerprint),
+            *((f"numerics: {name}", text) for name, text in sorted(engine.numerics.items())),
+            *((f"machine: {name}", text) for name, text in sorted(engine.machine.items())),
+        ),
+        width,
+    )
+    for number, run in enumerate(state.runs, start=1):
+        began = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(run.opened.wall))
+        text = f"{began}, {clock(run.seconds)}, {run.ended or 'not ended'}, host {run.opened.host or '-'}"
+        yield from _pairs(((f"run {number}", text),), width)
+
+
+def _settings(spec: CampaignSpec, width: int) -> Iterator[Line]:
+    defaults = CampaignSpec()
+    for name in CampaignSpec.__struct_fields__:
+        value, default = getattr(spec, name), getattr(defaults, name)
+        mark = "* " if value != default else "  "
+        text = "engine's own, or none" if value is None else str(value)
+        parts = textwrap.wrap(one_line(text, 2000), max(20, width - NAME - 4)) or [""]
+        yield ((mark, "accent"), (f"{name:<{NAME + 2}}", "muted"), (parts[0], "plain" if mark == "  " else "strong"))
+        for part in parts[1:]:
+            yield ((" " * (NAME + 4), "plain"), (part, "plain"))
