@@ -17,6 +17,7 @@ from tui import clipboard
 from tui.plaintext import one_line
 from tui.screens.campaign import CampaignScreen
 from tui.screens.dialogs import Ask, Confirm, Text
+from tui.screens.home import HomeScreen
 from tui.terminal import end_for_sure, handle_signals, watch_tty
 from tui.views import help as help_view
 from tui.views.glyphs import ASCII, UNICODE, wants_ascii
@@ -85,6 +86,7 @@ class RefeedApp(App[int]):
     BINDINGS: ClassVar = [
         Binding("q,ctrl+c", "leave", "leave", priority=False),
         Binding("question_mark", "help", "help"),
+        Binding("0", "home", "all sessions", show=False),
     ]
 
     def __init__(
@@ -123,6 +125,8 @@ class RefeedApp(App[int]):
             watch_tty(self._hung_up, self._stop)
         if self.folder is not None and self.mode != "home":
             self.open(self.folder, self.mode, speed=self.speed)
+        else:
+            self.push_screen(HomeScreen())
 
     def open(self, folder: SessionFolder, mode: Literal["attach", "replay"], *, speed: float = 1.0) -> None:
         """Show a session.
@@ -152,6 +156,15 @@ class RefeedApp(App[int]):
     def action_leave(self) -> None:
         """Leave; a running campaign goes on."""
         self.exit(0)
+
+    def action_home(self) -> None:
+        """All sessions; the one that was watched goes on."""
+        if isinstance(self.screen, CampaignScreen):
+            under = self.screen_stack[-2] if len(self.screen_stack) > 1 else None
+            if isinstance(under, HomeScreen):
+                self.pop_screen()
+            else:
+                self.switch_screen(HomeScreen())
 
     def _fatal_error(self) -> None:
         """Close without printing; `run_dashboard` raises the error where the command reports it."""

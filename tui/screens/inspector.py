@@ -12,7 +12,7 @@ from textual.message import Message
 
 from sessions import texts as side_files
 from sessions.errors import RefeedError
-from sessions.events import AnyEvent, Pivot
+from sessions.events import Pivot
 from tui.plaintext import one_line
 from tui.screens.base import SizedScreen
 from tui.views.inspector import inspector
@@ -43,17 +43,20 @@ class Found(Message):
         self.missing = missing
 
 
-def event_at(path: Path, seq: int) -> AnyEvent:
-    """The event of a line that the reader has already checked.
+def pivot_at(path: Path, seq: int) -> Pivot:
+    """The pivot of a line that the reader has already checked.
 
     Raises:
-        RefeedError: kind "integrity" when the line is not there any more.
+        RefeedError: kind "integrity" when the line is not there any more, or says something else.
     """
     with path.open("rb") as file:
         line = next(islice(file, seq, None), None)
     if line is None:
         raise RefeedError("integrity", f"line {seq + 1} of {path} is gone", "the file was cut")
-    return msgspec.json.decode(line, type=AnyEvent)
+    try:
+        return msgspec.json.decode(line, type=Pivot)
+    except msgspec.DecodeError as error:
+        raise RefeedError("integrity", f"line {seq + 1} of {path} is no pivot: {error}", "it was changed") from None
 
 
 class InspectorScreen(SizedScreen):
@@ -97,9 +100,7 @@ class InspectorScreen(SizedScreen):
         state = self.watched.state
         texts, missing = None, "this session keeps no texts"
         try:
-            event = event_at(self.watched.folder.journal_path, state.pivots.cell(key, "seq"))
-            if not isinstance(event, Pivot):
-                raise RefeedError("integrity", f"event {event.seq} is no pivot", "the journal was changed")
+            event = pivot_at(self.watched.folder.journal_path, state.pivots.cell(key, "seq"))
             row = state.problems.get(event.problem)
             if row is None or row.outcome is None:
                 missing = "texts are stored when the problem closes"

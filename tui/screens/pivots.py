@@ -61,8 +61,16 @@ class PivotsPane(Pane):
         """Show new pivots; a filter or an order over a long table is brought up at the plots' rate."""
         self._watched = watched
         state, width = watched.state, self.table.room
-        shown = (id(state), len(state.pivots), state.events if width >= pivots.WIDTHS[0][0] else 0, self.query_now, width)
-        if shown == self._shown or (len(state.pivots) > COUNTED_AFTER and not plots and self.query_now != pivots.Query()):
+        shown = (
+            id(state),
+            len(state.pivots),
+            state.events if width >= pivots.WIDTHS[0][0] else 0,
+            self.query_now,
+            width,
+        )
+        if shown == self._shown or (
+            len(state.pivots) > COUNTED_AFTER and not plots and self.query_now != pivots.Query()
+        ):
             return
         self._shown = shown
         try:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import codecs
 import os
 import sys
 from dataclasses import dataclass
 from typing import Final
+
+from tui.console import speaks_unicode
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +81,5 @@ ASCII: Final = Glyphs(
 
 
 def wants_ascii() -> bool:
-    """Whether this terminal should be spared Unicode: a dumb one, the Linux console, or a locale that is not UTF-8."""
-    if os.environ.get("TERM", "dumb") in {"dumb", "linux", "vt100", "vt220"}:
-        return True
-    try:
-        return codecs.lookup(sys.__stdout__.encoding if sys.__stdout__ is not None else "ascii").name != "utf-8"
-    except LookupError:
-        return True
+    """Whether this terminal should be spared Unicode: a dumb one, a plain console, or a locale that is not UTF-8."""
+    return os.environ.get("TERM", "dumb") in {"dumb", "linux", "vt100", "vt220"} or not speaks_unicode(sys.__stdout__)

@@ -6,6 +6,8 @@ import math
 import textwrap
 from typing import TYPE_CHECKING, Final
 
+from rich.cells import set_cell_size
+
 from tui.numbers import nats
 from tui.plaintext import lines as safe_lines
 from tui.plaintext import one_line
@@ -25,9 +27,7 @@ CONTEXT: Final = 600
 SHOWN: Final = 12
 
 
-def inspector(
-    pivot: Pivot, texts: ProblemTexts | None, missing: str, width: int, glyphs: Glyphs
-) -> tuple[Line, ...]:
+def inspector(pivot: Pivot, texts: ProblemTexts | None, missing: str, width: int, glyphs: Glyphs) -> tuple[Line, ...]:
     """Everything that is known of a pivot.
 
     Args:
@@ -48,21 +48,24 @@ def inspector(
     if trunk is not None:
         out += [(), heading("Tokens at this place", width, glyphs), *_tokens(pivot, trunk)]
         out += [(), heading("Text around it", width, glyphs), *_around(texts, pivot, trunk, width)]
-    out += [(), heading("Continuations", width, glyphs, "first differing token marked by |"), *_arms(pivot, texts, width)]
+    out += [
+        (),
+        heading("Continuations", width, glyphs, "first differing token marked by |"),
+        *_arms(pivot, texts, width),
+    ]
     return tuple(out)
 
 
 def _head(pivot: Pivot) -> list[Line]:
     grade = "right" if pivot.correct else "wrong"
-    place = f"task {pivot.problem}, rollout {pivot.rollout} ({grade}), position {pivot.position}"
+    place = f"Pivot: task {pivot.problem}, rollout {pivot.rollout} ({grade}), position {pivot.position}"
+    rank = f", sampled token's rank {pivot.rank}" if pivot.rank is not None else ""
     return [
-        ((place, "strong"), (f" (generated token {pivot.index}), attempt {pivot.attempt}, event {pivot.seq}", "muted")),
+        ((place, "strong"),),
+        ((f"generated token {pivot.index}, attempt {pivot.attempt}, event {pivot.seq}", "muted"),),
         _token("actual     ", pivot.actual, pivot.actual_text, pivot.actual_logprob),
         _token("alternative", pivot.alternative, pivot.alternative_text, pivot.alternative_logprob),
-        (
-            (f"margin {pivot.margin:.6g} nats", "plain"),
-            (f", sampled token's rank {pivot.rank}" if pivot.rank is not None else "", "muted"),
-        ),
+        ((f"margin {pivot.margin:.6g} nats{rank}", "plain"),),
     ]
 
 
@@ -121,7 +124,9 @@ def _probes(pivot: Pivot, texts: ProblemTexts | None) -> Iterator[Line]:
             if probe is None:
                 continue
             found = True
-            yield ((f"{arm:<12}{name:<9}", "muted"), (_probe(probe, base, name), INKS[name]))
+            yield ((f"{arm:<12}{name:<9}", "muted"), (_probe(probe), INKS[name]))
+            if name != "exact-1" and base is not None:
+                yield ((" " * 21, "plain"), (_against(probe, base), INKS[name]))
         if texts is not None:
             yield from _departure(pivot, texts, arm)
     for name, result in (("exact-2", pivot.exact2), ("re-feed", pivot.refeed)):
@@ -132,18 +137,20 @@ def _probes(pivot: Pivot, texts: ProblemTexts | None) -> Iterator[Line]:
         yield (("no probe is recorded", "muted"),)
 
 
-def _probe(probe: Probe, base: Probe | None, name: str) -> str:
-    """Logprob to the last bit: the shortest decimal, and the exact hexadecimal."""
-    text = f"first token {probe.first_token} at {probe.first_logprob!r} = {float(probe.first_logprob).hex()}"
-    if name == "exact-1" or base is None:
-        return text
+def _probe(probe: Probe) -> str:
+    """First logprob to the last bit: the shortest decimal, and the exact hexadecimal."""
+    return f"token {probe.first_token} {probe.first_logprob!r} {float(probe.first_logprob).hex()}"
+
+
+def _against(probe: Probe, base: Probe) -> str:
+    """A probe against exact-1's."""
     delta = abs(probe.first_logprob - base.first_logprob)
-    same = "bit-exact" if delta == 0 else f"off by {delta:.3g}"
+    same = "first logprob bit-exact" if delta == 0 else f"first logprob off by {delta:.3g}"
     if probe.logprobs and base.logprobs:
         same += ", all logprobs equal" if probe.logprobs == base.logprobs else ", logprobs differ"
     if probe.tokens and base.tokens:
         same += ", same tokens" if probe.tokens == base.tokens else ", TOKENS DIFFER"
-    return f"{text} ({same})"
+    return same
 
 
 def _departure(pivot: Pivot, texts: ProblemTexts, arm: str) -> Iterator[Line]:
@@ -155,7 +162,7 @@ def _departure(pivot: Pivot, texts: ProblemTexts, arm: str) -> Iterator[Line]:
     }
     base = mine.get("exact-1")
     for name in ("exact-2", "re-feed"):
-        other = mine.get(name)  # type: ignore[call-overload]
+        other = mine.get(name)
         if base is None or other is None:
             continue
         place = first_difference(base.tokens, other.tokens)
@@ -187,7 +194,9 @@ def _around(texts: ProblemTexts, pivot: Pivot, trunk: TrunkText, width: int) -> 
         for part in _wrapped(texts.question[:CONTEXT], width - 2):
             yield (("  ", "plain"), (part, "muted"))
         yield ((f"  right answer: {one_line(texts.answer, 80)}", "muted"),)
-    yield ((f"rollout {trunk.rollout}, {len(trunk.tokens)} tokens; the pivot is generated token {pivot.index}:", "title"),)
+    yield (
+        (f"rollout {trunk.rollout}, {len(trunk.tokens)} tokens; the pivot is generated token {pivot.index}:", "title"),
+    )
     share = pivot.index / max(1, len(trunk.tokens))
     middle = round(share * len(trunk.text))
     place = _place(trunk.text, pivot.actual_text, middle)
@@ -229,7 +238,7 @@ def _side_by_side(passes: Iterable[ContinuationText], k: int, width: int) -> Ite
     blocks: list[list[str]] = []
     heads: list[str] = []
     for name in PASSES:
-        one = by_name.get(name)  # type: ignore[call-overload]
+        one = by_name.get(name)
         if one is None:
             heads.append(f"{name}: not recorded")
             blocks.append([])
@@ -245,14 +254,15 @@ def _side_by_side(passes: Iterable[ContinuationText], k: int, width: int) -> Ite
                 text = f"{text[:common]}|{text[common:]}"
         heads.append(f"{name}: {grade}{tail}{said}")
         blocks.append(_wrapped(text, cells)[:SHOWN])
-    yield tuple(
-        [(f"  k{k:<3} ", "muted")] + [(f"{head[:cells]:<{cells}} ", INKS[name]) for name, head in zip(PASSES, heads, strict=True)]
-    )
+    yield _row(f"  k{k:<3} ", heads, cells)
     for row in range(max((len(block) for block in blocks), default=0)):
-        parts = [block[row] if row < len(block) else "" for block in blocks]
-        yield tuple(
-            [("      ", "plain")] + [(f"{part[:cells]:<{cells}} ", INKS[name]) for name, part in zip(PASSES, parts, strict=True)]
-        )
+        yield _row(" " * 6, [block[row] if row < len(block) else "" for block in blocks], cells)
+
+
+def _row(lead: str, parts: Sequence[str], cells: int) -> Line:
+    """Three cells of a pass each."""
+    padded = (set_cell_size(part, cells) + " " for part in parts)
+    return ((lead, "muted"), *((part, INKS[name]) for name, part in zip(PASSES, padded, strict=True)))
 
 
 def _common(one: str, other: str) -> int:

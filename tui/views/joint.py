@@ -37,8 +37,10 @@ def heat_map(state: CampaignState, condition: Condition, width: int, glyphs: Gly
     ]
     for k in ks:
         cell = _cell_width(k, width)
-        maps = [(name, _map(joint(table, compared, k, condition), name, ink, cell, glyphs)) for compared, (name, ink) in
-                COMPARED.items()]
+        maps = [
+            (name, _map(joint(table, compared, k, condition), name, ink, cell, glyphs))
+            for compared, (name, ink) in COMPARED.items()
+        ]
         one = LABEL + cell * (2 * k + 1)
         if 2 * one + GAP <= width:
             lines += _beside(maps[0][1], maps[1][1], one)

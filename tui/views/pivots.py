@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sessions.campaign import CampaignState
-    from sessions.columns import PivotColumns
+    from sessions.columns import PivotColumns, Real, Whole
     from tui.widgets.ink import Span
 
     Mask = Callable[[PivotColumns], NDArray[np.bool_]]
@@ -91,19 +92,21 @@ class FilterError(ValueError):
     """A word of a filter that means nothing."""
 
 
-def _signs(pivots: PivotColumns, other: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    return np.sign(pivots.whole("net_exact1")), np.sign(pivots.whole(other))  # type: ignore[arg-type]
+def _signs(pivots: PivotColumns, other: Whole) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    return np.sign(pivots.whole("net_exact1")), np.sign(pivots.whole(other))
 
 
-def disagrees(pivots: PivotColumns, other: str = "net_refeed") -> NDArray[np.bool_]:
+def disagrees(pivots: PivotColumns, other: Whole = "net_refeed") -> NDArray[np.bool_]:
     """Rows whose sign differs from exact-1's, bool [rows]."""
     first, second = _signs(pivots, other)
-    return first != second
+    differ: NDArray[np.bool_] = first != second
+    return differ
 
 
 def _flips(pivots: PivotColumns) -> NDArray[np.bool_]:
     first, second = _signs(pivots, "net_refeed")
-    return first * second < 0
+    reversed_: NDArray[np.bool_] = first * second < 0
+    return reversed_
 
 
 _WORDS: Final[dict[str, Mask]] = {
@@ -116,7 +119,7 @@ _WORDS: Final[dict[str, Mask]] = {
     "right": lambda pivots: pivots.whole("correct") == 1,
     "wrong": lambda pivots: pivots.whole("correct") == 0,
 }
-_FIELDS: Final = {
+_FIELDS: Final[dict[str, Whole]] = {
     "task": "problem",
     "r": "rollout",
     "rollout": "rollout",
@@ -133,7 +136,8 @@ def _mask(word: str, pivots: PivotColumns) -> NDArray[np.bool_]:
     if colon and name in _FIELDS:
         if not value.isdecimal() or len(value) > 18:  # noqa: PLR2004  (digits of an int64)
             raise FilterError(f"{name}: wants a number, not {value!r}")
-        return pivots.whole(_FIELDS[name]) == int(value)  # type: ignore[arg-type]
+        equal: NDArray[np.bool_] = pivots.whole(_FIELDS[name]) == int(value)
+        return equal
     if word in _WORDS:
         return _WORDS[word](pivots)
     needle = word.casefold()
@@ -141,22 +145,25 @@ def _mask(word: str, pivots: PivotColumns) -> NDArray[np.bool_]:
     return np.array(found, dtype=np.bool_)
 
 
-def _key(sort: int, pivots: PivotColumns) -> NDArray[np.float64] | NDArray[np.int64]:
+def _key(sort: int, pivots: PivotColumns) -> NDArray[np.float64]:
+    """What rows are sorted by, ascending, float64 [rows]."""
     first = pivots.whole("net_exact1")
+    key: NDArray[np.float64] | NDArray[np.int64]
     match SORTS[sort]:
         case "task":
-            return pivots.whole("problem")
+            key = pivots.whole("problem")
         case "position":
-            return pivots.whole("position")
+            key = pivots.whole("position")
         case "margin":
-            return pivots.real("margin")
+            key = pivots.real("margin")
         case "change when re-fed":
-            return -np.abs(pivots.whole("net_refeed") - first)
+            key = -np.abs(pivots.whole("net_refeed") - first)
         case "change in replica":
-            return -np.abs(pivots.whole("net_exact2") - first)
+            key = -np.abs(pivots.whole("net_exact2") - first)
         case _:
             shift = pivots.deltas()[:, 1]
-            return -np.where(np.isnan(shift), -1.0, shift)
+            key = -np.where(np.isnan(shift), -1.0, shift)
+    return key.astype(np.float64)
 
 
 def chosen(state: CampaignState, query: Query) -> NDArray[np.int64] | None:
@@ -205,8 +212,7 @@ class PivotRows:
     def cells(self, row: int) -> tuple[Span, ...]:
         """One pivot."""
         place = self.key(row)
-        made = _cells(self._state, place, extra=len(self._columns) - len(NARROW))
-        return made
+        return _cells(self._state, place, extra=len(self._columns) - len(NARROW))
 
     def next_disagreement(self, row: int, step: int) -> int | None:
         """The nearest row after (step 1) or before (-1) this one whose sign changes when re-fed."""
@@ -259,21 +265,24 @@ def _wide(state: CampaignState, row: int) -> tuple[Span, ...]:
     problem = state.problems.get(cell(row, "problem"))
     stands = problem is not None and problem.attempt == cell(row, "attempt")
     counted = "yes" if evidence and stands and problem is not None and problem.outcome == "measured" else "no"
-    exact1 = [pivots.real("probe_exact1_actual")[row], pivots.real("probe_exact1_alternative")[row]]
-    shifts = [
-        max(abs(pivots.real(f"probe_{name}_actual")[row] - exact1[0]),  # type: ignore[arg-type]
-            abs(pivots.real(f"probe_{name}_alternative")[row] - exact1[1]))  # type: ignore[arg-type]
-        for name in ("exact2", "refeed")
-    ]
+    replica = _shift(pivots, row, "probe_exact2_actual", "probe_exact2_alternative")
+    refeed = _shift(pivots, row, "probe_refeed_actual", "probe_refeed_alternative")
     return (
         (str(cell(row, "twins")), "muted"),
-        (nats(None if np.isnan(shifts[0]) else float(shifts[0])), "floor"),
-        (nats(None if np.isnan(shifts[1]) else float(shifts[1])), "refeed"),
+        (nats(replica), "floor"),
+        (nats(refeed), "refeed"),
         (f"{_known(cell(row, 'actual_exact1'))} : {_known(cell(row, 'alternative_exact1'))}", "plain"),
         (f"{_known(cell(row, 'actual_refeed'))} : {_known(cell(row, 'alternative_refeed'))}", "plain"),
         (_known(cell(row, "rank")), "muted"),
         (counted, "plain" if counted == "yes" else "muted"),
     )
+
+
+def _shift(pivots: PivotColumns, row: int, actual: Real, alternative: Real) -> float | None:
+    """Larger |first logprob - exact-1's| of both arms, nats; None where a probe is absent."""
+    arms: tuple[tuple[Real, Real], ...] = ((actual, "probe_exact1_actual"), (alternative, "probe_exact1_alternative"))
+    found = [abs(float(pivots.real(one)[row] - pivots.real(base)[row])) for one, base in arms]
+    return None if any(math.isnan(shift) for shift in found) else max(found)
 
 
 def _known(value: int) -> str:

@@ -21,14 +21,14 @@ OUTCOMES: Final[dict[str, tuple[str, Ink]]] = {
 COLUMNS: Final = (
     Column("task", 6, "right"),
     Column("state", 12),
-    Column("right", 7, "right"),
-    Column("pivots", 7, "right"),
-    Column("miss", 5, "right"),
-    Column("elig.", 6, "right"),
-    Column("re-feed", 8, "right"),
-    Column("floor", 6, "right"),
+    Column("right", 5, "right"),
+    Column("pivots", 6, "right"),
+    Column("miss", 4, "right"),
+    Column("elig.", 5, "right"),
+    Column("re-feed", 7, "right"),
+    Column("floor", 5, "right"),
     Column("excess", 8, "right"),
-    Column("time", 8, "right"),
+    Column("time", 5, "right"),
     Column("note", 0),
 )
 

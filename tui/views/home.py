@@ -1,0 +1,114 @@
+"""Sessions of this machine as table rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from tui.plaintext import one_line
+from tui.views.words import block, status
+from tui.widgets.table import Column
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sessions.store import SessionFolder
+    from tui.commands.list import Row
+    from tui.views.glyphs import Glyphs
+    from tui.widgets.ink import Span
+
+NARROW: Final = (
+    Column("", 1),
+    Column("state", 13),
+    Column("session", 20),
+    Column("problems", 8, "right"),
+    Column("pivots", 7, "right"),
+    Column("excess (re-feed vs floor)", 0),
+)
+WIDE: Final = (
+    Column("", 1),
+    Column("state", 13),
+    Column("id", 21),
+    Column("name", 20),
+    Column("model", 24),
+    Column("engine", 9),
+    Column("started (UTC)", 17),
+    Column("problems", 9, "right"),
+    Column("pivots", 8, "right"),
+    Column("excess (re-feed vs floor)", 0),
+)
+WIDE_FROM: Final = 118
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One session as it was when the list was read."""
+
+    folder: SessionFolder
+    row: Row
+    wanted: int
+
+
+def columns(width: int) -> tuple[Column, ...]:
+    """Columns that fit."""
+    return WIDE if width >= WIDE_FROM else NARROW
+
+
+class SessionRows:
+    """Sessions, newest first; a row's name is derived from the session's id."""
+
+    def __init__(self, entries: Sequence[Entry], marked: frozenset[str], width: int, glyphs: Glyphs) -> None:
+        """Show these, with those marked."""
+        self.entries = tuple(entries)
+        self._marked = marked
+        self._wide = width >= WIDE_FROM
+        self._glyphs = glyphs
+        self._places = {self.name(entry): place for place, entry in enumerate(self.entries)}
+
+    @staticmethod
+    def name(entry: Entry) -> int:
+        """Number that stands for a session."""
+        return hash(entry.row.id)
+
+    def __len__(self) -> int:
+        """How many."""
+        return len(self.entries)
+
+    def key(self, row: int) -> int:
+        """Name of a row."""
+        return self.name(self.entries[row])
+
+    def find(self, key: int) -> int | None:
+        """Row of a name."""
+        return self._places.get(key)
+
+    def cells(self, row: int) -> tuple[Span, ...]:
+        """One session."""
+        entry = self.entries[row]
+        found = entry.row
+        mark: Span = ("x" if found.id in self._marked else " ", "key")
+        state = block(status(found.state), self._glyphs)
+        done = f"{found.problems}/{entry.wanted}"
+        headline: Span = (one_line(found.headline, 120), "bad" if found.headline.startswith("DAMAGED") else "plain")
+        if not self._wide:
+            return (
+                mark,
+                state,
+                (one_line(found.name or found.id), "strong"),
+                (done, "plain"),
+                (f"{found.pivots:,}", "plain"),
+                headline,
+            )
+        started = "-" if found.started is None else found.started[:16].replace("T", " ")
+        return (
+            mark,
+            state,
+            (one_line(found.id), "plain"),
+            (one_line(found.name or "-"), "strong"),
+            (one_line(found.model.rsplit("/", 1)[-1] or "-"), "plain"),
+            (one_line(found.engine), "muted"),
+            (started, "muted"),
+            (done, "plain"),
+            (f"{found.pivots:,}", "plain"),
+            headline,
+        )
