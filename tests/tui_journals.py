@@ -128,27 +128,27 @@ class Script:
         """Plan a wave of one and generate its trunks."""
         plan = WavePlanned(
             problems=(problem,),
-            attempt=1,
+            attempt=0,
             blocks_needed=200,
             blocks_allocated=900,
             blocks_there=4096,
             reason="wave = 1",
         )
         self.say(plan)
-        self.say(trunks_done(problem, right=right), 3.5)
+        self.say(trunks_done(problem, right=right, attempt=0), 3.5)
 
     def passes(self, problem: int, upto: int = 3, done: float = 1.0) -> None:
         """Run passes up to and including number `upto`; the last one only to `done` of its requests."""
         for number, name in enumerate(PASSES[:upto], start=1):
             cold: Literal["", "salt"] = "salt" if name == "re-feed" else ""
-            self.say(PassStarted(problem=problem, attempt=1, name=name, requests=400, cold_by=cold), 0.1)
+            self.say(PassStarted(problem=problem, attempt=0, name=name, requests=400, cold_by=cold), 0.1)
             share = done if number == upto else 1.0
             for part in (0.25, 0.5, 0.75, 1.0):
                 if part <= share:
                     self.say(self._progress(problem, name, round(400 * part)), 1.5)
             if share >= 1.0:
                 end = PassEnded(
-                    problem=problem, attempt=1, name=name, seconds=6.0, tokens=43_500, verified=400, failed=0
+                    problem=problem, attempt=0, name=name, seconds=6.0, tokens=43_500, verified=400, failed=0
                 )
                 self.say(end, 0.1)
 
@@ -179,7 +179,7 @@ class Script:
         shift = 0.0 if number % 3 == 0 else float(self.random.gamma(1.0, 0.02))
         return Pivot(
             problem=problem,
-            attempt=1,
+            attempt=0,
             rollout=number % 8,
             position=position,
             index=position - 116,
@@ -214,7 +214,7 @@ class Script:
         """End a problem."""
         event = ProblemClosed(
             problem=problem,
-            attempt=1,
+            attempt=0,
             outcome=outcome,  # type: ignore[arg-type]
             pivots=pivots,
             seconds=21.0,
@@ -243,7 +243,7 @@ class Script:
         """A request that misses, and the abort that follows."""
         failure = CacheFailure(
             problem=problem,
-            attempt=1,
+            attempt=0,
             stage="exact-2",
             request="p7-r3-145-a-k2",
             rollout=3,
@@ -281,7 +281,7 @@ def imported(home: Path, name: str = "primary") -> SessionFolder:
             mine = [pivot for pivot in document["pivots"] if pivot["problem_id"] == problem]
             for pivot in mine:
                 journal.append(_published(pivot, k))
-            journal.append(ProblemClosed(problem=problem, attempt=1, outcome="measured", pivots=len(mine), seconds=0.0))
+            journal.append(ProblemClosed(problem=problem, attempt=0, outcome="measured", pivots=len(mine), seconds=0.0))
         journal.append(Ended(state="finished", exit_code=0, reason="imported"))
     return folder
 
@@ -304,7 +304,7 @@ def _published(record: dict[str, Any], k: int) -> Pivot:
     first, second, third = (result(arm) for arm in ARMS)
     return Pivot(
         problem=int(record["problem_id"]),
-        attempt=1,
+        attempt=0,
         rollout=int(record["rollout"]),
         position=int(record["abs_pos"]),
         index=int(record.get("gen_idx", record["abs_pos"])),

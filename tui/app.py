@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 import threading
 from typing import TYPE_CHECKING, ClassVar, Final, Literal
@@ -198,9 +197,10 @@ class RefeedApp(App[int]):
     @work(thread=True, group="command")
     def command(self, watched: Watched, name: Command) -> None:
         """Send a command to the session's worker and say what it answered."""
-        supervisor = importlib.import_module("engine.supervisor")  # only a command needs it
+        from engine.supervisor import send  # noqa: PLC0415  (only a command needs it)
+
         try:
-            answer = supervisor.send(watched.folder, name)
+            answer = send(watched.folder, name)
         except RefeedError as error:
             self.call_from_thread(self.notify, one_line(str(error)), severity="error", markup=False)
         else:

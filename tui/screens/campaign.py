@@ -214,7 +214,7 @@ class CampaignScreen(SizedScreen):
         self.query_one("#header", Lines).show(live_view.header(self.watched, width, glyphs))
         tabs = self.query_one(TabBar)
         number = self._numbers().index(self.pane.id or "")
-        tabs.show(number, "VIEW PAUSED (space)" if self.holding else "")
+        tabs.show(number, "VIEW PAUSED" if self.holding else "")
         self.query_one(KeyBar).show(self._keys())
         if self.watched.mode == "replay":
             line = tape_view.tape(self.tape, width, glyphs, seeking=self.seeking)

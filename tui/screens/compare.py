@@ -47,7 +47,7 @@ def bars(session: Session, condition: Condition) -> Compared:
         return Compared(session.label, facts)
     counts = state.live.common if condition == "common" else state.live.exact1
     excess = state.live.pooled_excess(condition)
-    return Compared(session.label, facts, counts, trend[-1].refeed, trend[-1].floor, excess)
+    return Compared(session.label, facts, counts, trend[-1].refeed, trend[-1].floor, excess, state.live.informative)
 
 
 def pooled(sessions: Sequence[Session], condition: Condition) -> Compared:
@@ -60,7 +60,7 @@ def pooled(sessions: Sequence[Session], condition: Condition) -> Compared:
     rates = report.common if condition == "common" else report.exact1
     facts = f"{report.problems} problems, {report.informative_problems} informative"
     excess = report.pooled_excess if condition == "common" else None
-    return Compared(label, facts, rates.counts, rates.refeed, rates.floor, excess)
+    return Compared(label, facts, rates.counts, rates.refeed, rates.floor, excess, report.informative_problems)
 
 
 class CompareScreen(SizedScreen):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
-import textwrap
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import work
 from textual.binding import Binding
 from textual.message import Message
 
+from engine.registration import estimate, resolve
+from engine.supervisor import launch
 from sessions.errors import RefeedError
 from sessions.presets import PRESETS
 from sessions.spec import register
@@ -19,7 +19,7 @@ from tui.numbers import clock
 from tui.plaintext import one_line
 from tui.screens.base import SizedScreen
 from tui.screens.dialogs import Ask, Confirm
-from tui.views.words import heading, money
+from tui.views.words import heading, money, wrapped
 from tui.widgets.bar import KeyBar
 from tui.widgets.lines import Lines
 from tui.widgets.table import Column, LineTable
@@ -27,6 +27,7 @@ from tui.widgets.table import Column, LineTable
 if TYPE_CHECKING:
     from textual.app import ComposeResult
 
+    from engine.registration import Estimate
     from sessions.store import SessionFolder
     from tui.app import RefeedApp
     from tui.widgets.ink import Ink, Line, Span
@@ -125,6 +126,7 @@ class NewScreen(SizedScreen):
         yield Lines(id="too-small")
         yield Lines(id="new-preset")
         yield LineTable(COLUMNS, id="new-fields")
+        yield Lines(((),), id="new-meaning")
         yield Lines(id="new-estimate")
         yield KeyBar(id="keys")
 
@@ -144,38 +146,48 @@ class NewScreen(SizedScreen):
         names = " ".join(f"[{name}]" if name == self.draft.preset else name for name in PRESETS)
         width = max(40, self.app.size.width - 2)
         lines: list[Line] = [(("New campaign", "title"),)]
-        lines += [((part, "muted"),) for part in textwrap.wrap(f"presets: {names}", width)]
+        lines += wrapped(f"presets: {names}", width, "muted")
         lines.append(((preset.description, "plain"),))
         if error:
-            lines += [((part, "warn"),) for part in textwrap.wrap(one_line(error, 400), width)]
+            lines += wrapped(error, width, "warn")
         self.query_one("#new-preset", Lines).show(lines)
         self.query_one(LineTable).show(FieldRows(self.draft))
+        self._explain()
         self._estimate(Draft(self.draft.preset, dict(self.draft.changed), self.draft.name, self.draft.price), width)
 
     @work(thread=True, exclusive=True, group="estimate")
     def _estimate(self, draft: Draft, width: int) -> None:
         lines: list[Line] = [heading("Estimate", width, self.refeed.glyphs)]
         try:
-            registration = importlib.import_module("engine.registration")
             asked = draft.asked()
             spec, trouble = asked.spec, ""
             try:
-                spec = registration.resolve(spec)
+                spec = resolve(spec)
             except RefeedError as error:
                 trouble = f"cannot run here: {error}"
             if spec.engine != "auto":
-                lines += _sized(registration.estimate(spec, asked.price_per_hour))
+                lines += _sized(estimate(spec, asked.price_per_hour))
             if trouble:
-                lines += [((part, "warn"),) for part in textwrap.wrap(one_line(trouble, 400), width)]
+                lines += wrapped(trouble, width, "warn")
         except RefeedError as error:
-            lines += [((part, "bad"),) for part in textwrap.wrap(one_line(str(error), 400), width)]
+            lines += wrapped(str(error), width, "bad")
         lines.append(heading("Command", width, self.refeed.glyphs))
-        lines += [((part, "strong"),) for part in textwrap.wrap(one_line(draft.command(), 1000), width)]
+        lines += wrapped(draft.command(), width, "strong")
         self.post_message(Sized(tuple(lines)))
 
     def on_sized(self, message: Sized) -> None:
         """Show the estimate."""
         self.query_one("#new-estimate", Lines).show(message.lines)
+
+    def on_line_table_moved(self, message: LineTable.Moved) -> None:
+        """Say in full what the field means."""
+        message.stop()
+        self._explain()
+
+    def _explain(self) -> None:
+        name = NAMES[self.query_one(LineTable).cursor]
+        text = one_line(f"{name}: {meanings().get(name, '')}", 300)
+        self.query_one("#new-meaning", Lines).show((((text, "muted"),),))
 
     def on_line_table_chosen(self, message: LineTable.Chosen) -> None:
         """Change a field."""
@@ -221,7 +233,7 @@ class NewScreen(SizedScreen):
         lines: tuple[Line, ...] = (
             (("Launch this campaign?", "strong"),),
             (),
-            *(((part, "plain"),) for part in textwrap.wrap(one_line(self.draft.command(), 1000), 68)),
+            *wrapped(self.draft.command(), 68),
             (),
             (("The spec is locked and its digest taken before the first token.", "muted"),),
         )
@@ -230,12 +242,10 @@ class NewScreen(SizedScreen):
     @work(thread=True, group="launch")
     def _launch(self) -> None:
         try:
-            registration = importlib.import_module("engine.registration")
-            supervisor = importlib.import_module("engine.supervisor")
             asked = self.draft.asked()
-            spec = registration.resolve(asked.spec)
+            spec = resolve(asked.spec)
             folder = Store().create(register(spec, name=asked.name, price_per_hour=asked.price_per_hour))
-            supervisor.launch(folder)
+            launch(folder)
         except RefeedError as error:
             self.post_message(Launched(None, str(error)))
         else:
@@ -255,12 +265,14 @@ class NewScreen(SizedScreen):
         self.dismiss()
 
 
-def _sized(estimate: object) -> list[Line]:
-    likely, most = getattr(estimate, "likely_tokens", 0), getattr(estimate, "most_tokens", 0)
-    seconds, rate = getattr(estimate, "seconds", 0.0), getattr(estimate, "tokens_per_second", 0.0)
-    cost = getattr(estimate, "cost", None)
-    price = "no price given" if cost is None else f"about {money(cost)}"
+def _sized(found: Estimate) -> list[Line]:
+    price = "no price given" if found.cost is None else f"about {money(found.cost)}"
     return [
-        ((f"about {likely:,} tokens (at most {most:,})", "plain"),),
-        ((f"about {clock(seconds)} at an assumed {rate:,.0f} tokens/s; cost: {price}", "plain"),),
+        ((f"about {found.likely_tokens:,} tokens (at most {found.most_tokens:,})", "plain"),),
+        (
+            (
+                f"about {clock(found.seconds)} at an assumed {found.tokens_per_second:,.0f} tokens/s; cost: {price}",
+                "plain",
+            ),
+        ),
     ]

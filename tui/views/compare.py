@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tui.numbers import interval, percent, points
+from tui.numbers import interval, points
 from tui.plaintext import one_line
-from tui.views.live import CONDITIONS, whisker
+from tui.views.live import CONDITIONS, rate_line
 from tui.views.words import heading
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ class Compared:
         counts: both comparisons.
         refeed, floor: rates with intervals.
         excess: pooled.
+        informative: problems with an eligible pivot.
         error: why there is nothing to show; empty otherwise.
     """
 
@@ -40,6 +41,7 @@ class Compared:
     refeed: RateInterval | None = None
     floor: RateInterval | None = None
     excess: Pooled | None = None
+    informative: int = 0
     error: str = ""
 
 
@@ -66,9 +68,9 @@ def lines(found: Sequence[Compared], condition: Condition, width: int, glyphs: G
             ("floor", "floor", one.floor, one.counts.floor.disagree),
         )
         for name, ink, rate, changed in rows:
-            spread = interval(rate.ci95)
-            lead = f"  {name:8}{percent(rate.rate):>6} {spread:<13} {changed:,}/{one.counts.n:,} "
-            out.append(((lead, ink), *whisker(rate.rate, rate.ci95, scale, max(0, width - len(lead) - 1), glyphs, ink)))
+            events = (changed, one.counts.n)
+            drawn = rate_line(name, ink, rate, events, one.informative, scale, width - 2, glyphs)
+            out.append((("  ", "plain"), *drawn))
         if one.excess is not None:
             why = f" ({one.excess.why})" if one.excess.why is not None else ""
             text = f"  excess  {points(one.excess.value):>6} {interval(one.excess.ci95, signed=True)}{why}"

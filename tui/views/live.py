@@ -7,6 +7,7 @@ import textwrap
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from stats.decision import decide
+from stats.rates import nothing_seen
 from tui.numbers import count, e_value, interval, number, percent, points
 from tui.plaintext import one_line
 from tui.views.words import (
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from stats.clustered import Interval
     from stats.disagreement import Condition
     from stats.live import TrendPoint
+    from stats.rates import RateInterval
     from tui.views.glyphs import Glyphs
     from tui.watched import Watched
     from tui.widgets.ink import Ink, Line, Span
@@ -248,17 +250,48 @@ def disagreement(
         return (*lines, (("no eligible pivot of a closed problem yet", "muted"),), (), ())
     last = trend[-1]
     scale = _scale(last)
-    refeed, floor = last.refeed, last.floor
-    rows: tuple[tuple[str, Ink, float | None, Interval | None, int], ...] = (
-        ("re-feed", "refeed", refeed.rate, refeed.ci95, counts.refeed.disagree),
-        ("floor", "floor", floor.rate, floor.ci95, counts.floor.disagree),
+    rows: tuple[tuple[str, Ink, RateInterval, int], ...] = (
+        ("re-feed", "refeed", last.refeed, counts.refeed.disagree),
+        ("floor", "floor", last.floor, counts.floor.disagree),
     )
-    for name, ink, rate, ci95, changed in rows:
-        lead = f"{name:8}{percent(rate):>6} {interval(ci95):<13} {changed:,}/{counts.n:,} "
-        cells = max(0, width - len(lead) - 1)
-        lines.append(((lead, ink), *whisker(rate, ci95, scale, cells, glyphs, ink)))
+    lines += [
+        rate_line(name, ink, rate, (changed, counts.n), live.informative, scale, width, glyphs)
+        for name, ink, rate, changed in rows
+    ]
     lines.append(_excess(watched, condition, width, glyphs))
     return tuple(lines)
+
+
+def rate_line(
+    name: str,
+    ink: Ink,
+    rate: RateInterval,
+    events: tuple[int, int],
+    clusters: int,
+    scale: float,
+    width: int,
+    glyphs: Glyphs,
+) -> Line:
+    """A rate with its interval in numbers and as a bar; "none seen" with an upper bound where there is no event.
+
+    Args:
+        name: of the comparison.
+        ink: of it.
+        rate: and its interval.
+        events: changed pivots, and eligible ones.
+        clusters: informative problems.
+        scale: rate at the right end.
+        width: cells.
+        glyphs: marks of this terminal.
+    """
+    changed, n = events
+    spread = interval(rate.ci95) if rate.ci95 is not None else ""
+    lead = f"{name:8}{percent(rate.rate):>6} {spread:<13} {changed:,}/{n:,} "
+    bound = nothing_seen(n, clusters) if changed == 0 else None
+    if bound is not None:
+        text = f"none seen: below {percent(bound.independent)} (95%) if pivots were independent"
+        return ((lead, ink), (text[: max(0, width - len(lead))], "muted"))
+    return ((lead, ink), *whisker(rate.rate, rate.ci95, scale, max(0, width - len(lead) - 1), glyphs, ink))
 
 
 def _scale(last: TrendPoint) -> float:

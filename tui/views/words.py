@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rich.cells import cell_len, set_cell_size
@@ -145,6 +146,12 @@ def joined(groups: Sequence[Sequence[Span]], width: int, glyphs: Glyphs) -> Line
             break
         out += [*mark, *group]
     return tuple(out)
+
+
+def wrapped(text: str, width: int, ink: Ink = "plain") -> tuple[Line, ...]:
+    """Text from anywhere as lines of at most `width` cells, broken between words."""
+    parts = textwrap.wrap(one_line(text, 2000), max(8, width), break_on_hyphens=False)
+    return tuple(((part, ink),) for part in parts)
 
 
 def bar(share: float, width: int, glyphs: Glyphs, ink: Ink) -> tuple[Span, Span]:

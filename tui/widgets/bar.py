@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from textual.message import Message
+from textual.strip import Strip
 
 from tui.widgets.ink import Inked
 
@@ -12,7 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from textual.events import Click
-    from textual.strip import Strip
 
     from tui.widgets.ink import Span
 
@@ -59,11 +59,11 @@ class TabBar(Inked):
         """The one line."""
         del y
         spans: list[Span] = [span for _, cell in self._cells() for span in cell]
-        used = sum(len(text) for text, _ in spans)
-        if self._note:
-            room = max(1, self.size.width - used - len(self._note))
-            spans += [(" " * room, "plain"), (self._note, "warn")]
-        return self.strip(spans, self.size.width)
+        width = self.size.width
+        if not self._note:
+            return self.strip(spans, width)
+        note = self.strip([(f" {self._note}", "warn")], len(self._note) + 1)
+        return Strip.join([self.strip(spans, max(0, width - note.cell_length)), note])
 
     def on_click(self, event: Click) -> None:
         """Tell which title was clicked."""
