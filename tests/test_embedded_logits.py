@@ -46,7 +46,7 @@ def our_logits(folder: Path, dtype: str, mode: str, prompt: tuple[int, ...], dec
             decode = start >= len(prompt) - decoded
             size = 1 if decode else min(37, len(prompt) - decoded - start)
             piece = Piece(0, start, size, decode, prompt[start : start + size])
-            rows.append(model.forward(build([piece], tables, pages, shapes, every_row=True), pages))
+            rows.append(model.forward(build([piece], tables, pages, shapes, range(size)), pages))
             start += size
         return torch.cat(rows)
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy.special import chdtrc
 
-from engine.backends.embedded.sampler import Draws, _nucleus, raw_logprobs, sample, uniforms
+from engine.backends.embedded.sampler import LONG_HEAD, Draws, _nucleus, raw_logprobs, sample, uniforms
 
 
 def draws(rows: int, *, temperature: float, top_p: float = 1.0, seed: int = 3) -> Draws:
@@ -72,6 +72,19 @@ def test_ties_at_the_edge_of_the_nucleus_enter_by_lowest_id() -> None:
     """Of equal tokens only as many enter as the mass needs, lowest ids first."""
     probabilities = np.full((1, 4), 0.25, dtype=np.float32)
     assert np.flatnonzero(_nucleus(probabilities, np.array([0.5]))[0]).tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("flatness", [0.1, 3.0])
+def test_the_nucleus_of_a_large_vocabulary_is_that_of_a_whole_sort(flatness: float) -> None:
+    """Peaked rows take the short way, flat ones the long way; both keep what a sort in float64 keeps."""
+    generator = torch.Generator().manual_seed(2)
+    probabilities = torch.softmax(torch.randn(4, 6000, generator=generator) / flatness, -1).numpy()
+    kept = _nucleus(probabilities, np.full(4, 0.9)) > 0
+    for row, one in zip(probabilities, kept, strict=True):
+        order = np.argsort(-row, kind="stable")
+        size = int(np.searchsorted(np.cumsum(row[order], dtype=np.float64), 0.9)) + 1
+        assert np.flatnonzero(one).tolist() == sorted(order[:size].tolist())
+    assert (kept.sum(axis=1) < LONG_HEAD).all() == (flatness < 1)
 
 
 def test_mixed_rows_get_their_own_settings() -> None:

@@ -302,7 +302,10 @@ class EmbeddedBackend:
         seeded = request.seed is not None and 0 <= request.seed < SEED_LIMIT
         checks = (
             (len(request.prompt) >= 1, "its prompt is empty"),
-            (all(0 <= token < vocab for token in request.prompt), f"its prompt has token ids outside 0..{vocab - 1}"),
+            (
+                all(0 <= edge < vocab for edge in _edges(request.prompt)),
+                f"its prompt has token ids outside 0..{vocab - 1}",
+            ),
             (
                 len(request.prompt) < limits.max_model_len,
                 f"its prompt of {len(request.prompt)} tokens leaves no room in max_model_len = {limits.max_model_len}",
@@ -325,6 +328,11 @@ def _ordered(work: list[Work]) -> list[Work]:
 
 def _not_decode(item: Work) -> bool:
     return not item.decode
+
+
+def _edges(prompt: tuple[int, ...]) -> tuple[int, ...]:
+    """Smallest and largest token id, or nothing."""
+    return (min(prompt), max(prompt)) if prompt else ()
 
 
 def _draws(ready: list[Running]) -> Draws:

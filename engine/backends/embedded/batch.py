@@ -99,7 +99,11 @@ class _Layout(NamedTuple):
 
 
 def build(
-    pieces: Sequence[Piece], tables: NDArray[np.int64], pages: Pages, shapes: Shapes, *, every_row: bool = False
+    pieces: Sequence[Piece],
+    tables: NDArray[np.int64],
+    pages: Pages,
+    shapes: Shapes,
+    wanted: Sequence[int] | None = None,
 ) -> Batch:
     """Arrays of a step.
 
@@ -108,7 +112,7 @@ def build(
         tables: int64 [rows, width] block tables, padded with the null block.
         pages: whose geometry and dtype are used.
         shapes: the numerics mode's paddings.
-        every_row: want logits of every token instead of each piece's last.
+        wanted: flat rows whose logits are wanted; by default each piece's last.
     """
     rows = np.array([piece.row for piece in pieces], dtype=np.int64)
     starts = np.array([piece.start for piece in pieces], dtype=np.int64)
@@ -123,7 +127,7 @@ def build(
     decoded = sum(piece.decode for piece in pieces)
     entries, layout = _Entries(rows, starts, counts, flats), _Layout(tables, pages, shapes)
     decode, prefill = entries.pick(np.arange(decoded)), entries.pick(np.arange(decoded, len(pieces)))
-    wanted = np.arange(total) if every_row else ends - 1
+    rows_wanted = ends - 1 if wanted is None else np.array(wanted, dtype=np.int64)
     padded = _round_up(total, shapes.row_multiple)
     return Batch(
         tokens=_padded(tokens, padded),
@@ -134,8 +138,8 @@ def build(
             *(() if shapes.own_decode else _groups(decode, 1, layout)),
             *_groups(_tiles(prefill, shapes.query_tile), shapes.query_tile, layout),
         ),
-        wanted=_padded(wanted, _round_up(len(wanted), shapes.row_multiple)),
-        wanted_count=len(wanted),
+        wanted=_padded(rows_wanted, _round_up(len(rows_wanted), shapes.row_multiple)),
+        wanted_count=len(rows_wanted),
     )
 
 

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 SCHEME: Final = "splitmix64(seed, index) inverse-cdf in id order, float64 cumulation, top-p from float32 softmax"
 
+SORTED_WHOLE: Final = 4096  # a larger vocabulary is not sorted whole while its likeliest tokens will do
+LONG_HEAD: Final = 512
+
 _GAMMA: Final = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1: Final = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2: Final = np.uint64(0x94D049BB133111EB)
@@ -94,7 +97,7 @@ def _nucleus(probabilities: NDArray[np.float32], top_ps: NDArray[np.float64]) ->
     if len(cut) == 0:
         return probabilities
     some = probabilities if len(cut) == len(top_ps) else probabilities[cut]
-    descending = -np.sort(-some, axis=1)
+    descending = _descending(some, top_ps[cut])
     before = np.cumsum(descending, axis=1, dtype=np.float64) - descending
     size = np.maximum(np.sum(before < top_ps[cut, None], axis=1), 1)
     edge = descending[np.arange(len(cut)), size - 1][:, None]
@@ -108,6 +111,18 @@ def _nucleus(probabilities: NDArray[np.float32], top_ps: NDArray[np.float64]) ->
     out = probabilities.copy()
     out[cut] = kept
     return out
+
+
+def _descending(probabilities: NDArray[np.float32], top_ps: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Each row's values, largest first: all of them, or of a large vocabulary the head that holds `top_p` in every row.
+
+    Either gives the same nucleus, so which one is taken may depend on the batch.
+    """
+    if probabilities.shape[1] > SORTED_WHOLE:
+        head = torch.topk(torch.from_numpy(probabilities), LONG_HEAD, dim=1).values.numpy()
+        if np.all(np.cumsum(head, axis=1, dtype=np.float64)[:, -1] >= top_ps):
+            return np.asarray(head)
+    return np.asarray(-np.sort(-probabilities, axis=1))
 
 
 def raw_logprobs(logits: torch.Tensor, tokens: NDArray[np.int64], counts: NDArray[np.int64]) -> list[TokenLogprobs]:

@@ -15,6 +15,7 @@ import numpy as np
 
 from engine.backend import BlockOrigin
 from engine.backends.embedded.ledger import chain_block, chain_root, hit_limit
+from sessions.errors import RefeedError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -118,6 +119,9 @@ class Scheduler:
         work = self._continue_running()
         if self.preemptions == before:
             self._admit(work)
+        if not work and self.unfinished:
+            counts = f"{len(self.running)} running, {len(self.waiting)} waiting, {self.ledger.free} blocks free"
+            raise RefeedError("engine", f"the scheduler made no progress ({counts})")
         return work
 
     def finish(self, seq: Running, reason: Finish) -> None:
