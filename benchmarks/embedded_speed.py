@@ -218,7 +218,7 @@ def measure(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
         "bar": BAR,
         "load_average": os.getloadavg()[0],
         "cores": os.cpu_count(),
-        "model": str(options.model or f"random, bundled shape, {options.layers} layers"),
+        "model": f"random, bundled shape, {options.layers} layers" if options.layers > 0 else options.model.name,
         "batch": options.batch,
         "prompt": options.prompt,
         "generate": options.generate,
@@ -232,9 +232,8 @@ def measure(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
 def main() -> int:
     """Measure, print, perhaps write; exit code 1 below the bar."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    bundled = BUNDLED if (BUNDLED / "config.json").exists() else None
-    parser.add_argument("--model", type=Path, default=bundled, help="checkpoint folder (default: the bundled model)")
-    parser.add_argument("--layers", type=int, default=4, help="of the random model, where no checkpoint is given")
+    parser.add_argument("--model", type=Path, default=BUNDLED, help="checkpoint folder (default: the bundled model)")
+    parser.add_argument("--layers", type=int, default=0, help="a random model of the bundled shape with so many layers")
     parser.add_argument("--numerics", default="split")
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--prompt", type=int, default=100)
@@ -246,12 +245,13 @@ def main() -> int:
     parser.add_argument("--write", action="store_true", help="store the result under benchmarks/results/")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
-        folder = options.model or random_checkpoint(Path(scratch), options.layers)
+        folder = random_checkpoint(Path(scratch), options.layers) if options.layers > 0 else options.model
         result = measure(folder, options)
     print(json.dumps(result, indent=2))
     if options.write:
         RESULTS.mkdir(exist_ok=True)
-        path = RESULTS / f"embedded_speed_{options.numerics}.json"
+        suffix = "" if options.numerics == "split" else f"_{options.numerics}"
+        path = RESULTS / f"embedded_speed{suffix}.json"
         path.write_text(json.dumps(result, indent=2) + "\n")
         print(f"written to {path}")
     return 0 if result["ratio"] >= BAR else 1

@@ -219,8 +219,6 @@ def test_peak_memory_is_weights_and_kv_and_a_bounded_workspace(tmp_path: Path) -
 
 def test_the_bundled_model_loads_and_chats() -> None:
     """The checkpoint that ships has a chat template, a stop id and room for the demo's prompts."""
-    if not (BUNDLED / "config.json").exists():
-        pytest.skip(f"no bundled checkpoint at {BUNDLED} yet")
     engine = load(BUNDLED, threads=1)
     assert len(engine.info.stop_ids) >= 1
     prompt = engine.encode_chat(None, "What is 2 + 3?")

@@ -9,6 +9,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
+from engine.backends.embedded.backend import BUNDLED
 from engine.backends.embedded.batch import Piece, build
 from engine.backends.embedded.checkpoint import load_weights
 from engine.backends.embedded.config import read_config
@@ -92,6 +93,17 @@ def test_bfloat16_logits_are_as_close_to_float32_as_transformers_are(checkpoint:
     ours = (our_logits(checkpoint, "bfloat16", mode, prompt, decoded=40) - exact).square().mean().sqrt()
     assert float(ours) < 1.2 * float(theirs)
     assert float(ours) < 0.05 * float(exact.std())
+
+
+@pytest.mark.parametrize("mode", ["split", "invariant"])
+def test_the_bundled_model_agrees_with_transformers(mode: str) -> None:
+    """In fp32 to rounding; in bf16 with errors no larger than transformers' own, up to a fifth."""
+    prompt = Tokenizer(BUNDLED, read_config(BUNDLED)).encode_chat(None, "Tom has 12 apples and buys 7 more. How many?")
+    exact = their_logits(BUNDLED, torch.float32, prompt)
+    torch.testing.assert_close(our_logits(BUNDLED, "float32", mode, prompt, decoded=9), exact, rtol=0, atol=2e-4)
+    theirs = (their_logits(BUNDLED, torch.bfloat16, prompt) - exact).square().mean().sqrt()
+    ours = (our_logits(BUNDLED, "bfloat16", mode, prompt, decoded=9) - exact).square().mean().sqrt()
+    assert float(ours) < 1.2 * float(theirs)
 
 
 def test_shards_load_like_one_file(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from engine.backend import Request, Watcher
     from engine.backends.embedded.config import ModelConfig
 
-BUNDLED: Final = Path(__file__).parent / "checkpoint"
+BUNDLED: Final = Path(__file__).parent / "bundled"
 DEFAULT_MODEL_LEN: Final = 4096
 DEFAULT_BATCHED_TOKENS: Final = 2048
 DEFAULT_KV_BYTES: Final = 2**30
