@@ -7,10 +7,12 @@ import csv
 import io
 import os
 import secrets
-from typing import TYPE_CHECKING, Final, Literal, get_args
+from functools import partial
+from typing import TYPE_CHECKING, BinaryIO, Final, Literal, get_args
 
 import msgspec
 
+from sessions import parquet
 from sessions.bundle import SUFFIX, pack
 from sessions.errors import RefeedError
 from sessions.files import failure
@@ -21,15 +23,16 @@ from sessions.tables import Table, tables
 from sessions.thaw import thaw
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from sessions.campaign import CampaignState
     from sessions.store import SessionFolder
 
-Format = Literal["csv", "jsonl", "thaw", "md", "latex", "bundle"]
+    Fill = Callable[[BinaryIO], object]
+
+Format = Literal["csv", "jsonl", "parquet", "thaw", "md", "latex", "bundle"]
 FORMATS: Final[tuple[Format, ...]] = get_args(Format)
-_LINES: Final = 2048
 
 
 def export(folder: SessionFolder, formats: Sequence[str], out: Path, *, anonymous: bool = False) -> tuple[Path, ...]:
@@ -45,12 +48,15 @@ def export(folder: SessionFolder, formats: Sequence[str], out: Path, *, anonymou
         the files, in the order of `formats`.
 
     Raises:
-        RefeedError: kind "usage" for a format that is not known, and for an anonymous bundle; kind "integrity" for a
-            journal that does not hold; kind "failed" when a file cannot be written, which leaves no part of it.
+        RefeedError: kind "usage" for a format that is not known or not installed, and for an anonymous bundle; kind
+            "integrity" for a journal that does not hold; kind "failed" when a file cannot be written, which leaves no
+            part of it.
     """
     for name in formats:
         if name not in FORMATS:
             raise RefeedError("usage", f"no export format {name!r}", f"there are {', '.join(FORMATS)}")
+    if "parquet" in formats:
+        parquet.check_available()
     if anonymous and "bundle" in formats:
         raise RefeedError("usage", "a bundle cannot be anonymous", "its journal's chain covers host names and texts")
     digest = folder.registration().digest
@@ -63,68 +69,68 @@ def export(folder: SessionFolder, formats: Sequence[str], out: Path, *, anonymou
     for name in dict.fromkeys(formats):
         if name == "bundle":
             written.append(pack(folder, out / f"{folder.id}{SUFFIX}"))
-            continue
-        written.extend(_write(path, pieces) for path, pieces in _files(folder, state, name, out, anonymous=anonymous))
-    return tuple(written)
+        else:
+            files = _files(folder, state, name, out, anonymous=anonymous)
+            written.extend(_write(path, fill) for path, fill in files)
+    return tuple(dict.fromkeys(written))
 
 
 def _files(
     folder: SessionFolder, state: CampaignState, name: str, out: Path, *, anonymous: bool
-) -> Iterator[tuple[Path, Iterable[bytes]]]:
-    """Paths of a format and what goes into each."""
+) -> Iterator[tuple[Path, Fill]]:
+    """Paths of a format and what fills each."""
     stem = folder.id
-    if name in {"csv", "jsonl"}:
-        encode: Callable[[Table], Iterator[bytes]] = _csv if name == "csv" else _jsonl
+    if name in _TABLES:
         made = tables(state, anonymous=anonymous)
         for table in made:
-            yield out / f"{stem}-{table.name}.{name}", encode(table)
-        yield out / f"{stem}-columns.md", _columns(made)
+            yield out / f"{stem}-{table.name}.{name}", partial(_TABLES[name], table)
+        yield out / f"{stem}-columns.md", partial(_columns, made)
     elif name == "thaw":
         events = read(folder.journal_path, folder.registration().digest)
-        yield out / f"{stem}.json", thaw(state, events, anonymous=anonymous)
+        yield out / f"{stem}.json", lambda file: file.writelines(thaw(state, events, anonymous=anonymous))
     else:
         label = stem if anonymous else folder.name or stem
         text = (markdown if name == "md" else latex)(row(state, label))
-        yield out / f"{stem}-table1.{'md' if name == 'md' else 'tex'}", [text.encode()]
+        yield out / f"{stem}-table1.{'md' if name == 'md' else 'tex'}", lambda file: file.writelines([text.encode()])
 
 
-def _csv(table: Table) -> Iterator[bytes]:
+def _csv(table: Table, file: BinaryIO) -> None:
     """RFC 4180 with line feeds; what is not known is empty."""
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
+    text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+    writer = csv.writer(text, lineterminator="\n")
     writer.writerow([column.name for column in table.columns])
-    for number, values in enumerate(table.rows):
-        writer.writerow(values)
-        if number % _LINES == 0:
-            yield buffer.getvalue().encode()
-            buffer.seek(0)
-            buffer.truncate()
-    yield buffer.getvalue().encode()
+    writer.writerows(table.rows)
+    text.detach()  # flushes, and leaves the file open
 
 
-def _jsonl(table: Table) -> Iterator[bytes]:
+def _jsonl(table: Table, file: BinaryIO) -> None:
     """One object a line; what is not known is null."""
     names = [column.name for column in table.columns]
     encode = msgspec.json.Encoder().encode
-    for values in table.rows:
-        yield encode(dict(zip(names, values, strict=True))) + b"\n"
+    file.writelines(encode(dict(zip(names, values, strict=True))) + b"\n" for values in table.rows)
 
 
-def _columns(made: Sequence[Table]) -> Iterator[bytes]:
+_TABLES: Final[dict[str, Callable[[Table, BinaryIO], None]]] = {
+    "csv": _csv,
+    "jsonl": _jsonl,
+    "parquet": parquet.write,
+}
+
+
+def _columns(made: Sequence[Table], file: BinaryIO) -> None:
     for table in made:
-        yield f"## {table.name}\n\n| column | unit | meaning |\n| --- | --- | --- |\n".encode()
-        for column in table.columns:
-            yield f"| {column.name} | {column.unit} | {column.meaning} |\n".encode()
-        yield b"\n"
+        file.write(f"## {table.name}\n\n| column | unit | meaning |\n| --- | --- | --- |\n".encode())
+        file.writelines(f"| {column.name} | {column.unit} | {column.meaning} |\n".encode() for column in table.columns)
+        file.write(b"\n")
 
 
-def _write(path: Path, pieces: Iterable[bytes]) -> Path:
+def _write(path: Path, fill: Fill) -> Path:
     """Stream a file into place, so that a reader never sees a part; permissions follow the umask."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         with os.fdopen(fd, "wb") as file:
-            file.writelines(pieces)
+            fill(file)
         temporary.replace(path)
     except OSError as error:
         raise failure("write", path, error) from error

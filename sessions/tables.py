@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     Rows = NDArray[np.int64]
 
 TableName = Literal["pivots", "excluded", "problems", "passes"]
+Type = Literal["int", "float", "text"]
 _CHUNK: Final = 8192
 _CACHE: Final = ("verified", "failed", "not_instrumented")
 _PROOF: Final = {LEDGER: "ledger", COUNTS: "counts", UNKNOWN: None}
@@ -37,11 +38,13 @@ class Column(NamedTuple):
         name: header.
         unit: of its values; empty for names and numbers of things.
         meaning: in a sentence.
+        type: of its values.
     """
 
     name: str
     unit: str
     meaning: str
+    type: Type = "int"
 
 
 class _Read(NamedTuple):
@@ -60,7 +63,7 @@ def _real(name: str, meaning: str, of: Real) -> _Read:
     def values(state: CampaignState, rows: Rows) -> list[Any]:
         return _finite(state.pivots.real(of)[rows])
 
-    return _Read(Column(name, "nats", meaning), values)
+    return _Read(Column(name, "nats", meaning, "float"), values)
 
 
 def _finite(values: NDArray[np.float64]) -> list[float | None]:
@@ -86,7 +89,7 @@ def _delta(name: str, meaning: str, comparison: int, arm: int | None = None) -> 
             return _finite(state.pivots.deltas()[rows, comparison])
         return _finite(state.pivots.arm_deltas()[rows, comparison, arm])
 
-    return _Read(Column(name, "nats", meaning), values)
+    return _Read(Column(name, "nats", meaning, "float"), values)
 
 
 def _text(name: str, meaning: str, arm: int) -> _Read:
@@ -94,7 +97,7 @@ def _text(name: str, meaning: str, arm: int) -> _Read:
         texts = (state.pivots.texts[row][arm] for row in rows.tolist())
         return [msgspec.json.encode(text).decode() if text else None for text in texts]
 
-    return _Read(Column(name, "", f"{meaning}, as a JSON string"), values)
+    return _Read(Column(name, "", f"{meaning}, as a JSON string", "text"), values)
 
 
 def _cache_values(state: CampaignState, rows: Rows) -> list[Any]:
@@ -123,8 +126,8 @@ _PIVOT: Final = (
     _right("alternative_exact1", "alternative", "exact pass 1"),
     _right("alternative_exact2", "alternative", "exact pass 2"),
     _right("alternative_refeed", "alternative", "re-feed pass"),
-    _Read(Column("cache", "", "verified, failed, or not_instrumented (imports)"), _cache_values),
-    _Read(Column("proof", "", "what the cache checks rest on: ledger or counts"), _proof_values),
+    _Read(Column("cache", "", "verified, failed, or not_instrumented (imports)", "text"), _cache_values),
+    _Read(Column("proof", "", "what the cache checks rest on: ledger or counts", "text"), _proof_values),
     _whole("hit_tokens", "tokens that each exact request read from the cache", "tokens"),
     _whole("decode_tokens", "of these, how many were written in decode", "tokens"),
     _whole("twins", "requests that hit a block which a sibling continuation decoded"),
@@ -147,12 +150,15 @@ _PIVOT_TEXT: Final = (
     _text("alternative_text", "forced token", 1),
 )
 _REASON: Final = Column(
-    "excluded", "", "why it is no evidence: failed, dropped, screened-out, abandoned, repeated or open"
+    "excluded",
+    "",
+    "why it is no evidence: failed, dropped, screened-out, abandoned, repeated or open",
+    "text",
 )
 _PROBLEM: Final = (
     Column("problem", "", "task index"),
     Column("attempt", "", "which run of the worker measured it, from 0"),
-    Column("outcome", "", "measured, screened-out, dropped, or none while it is open"),
+    Column("outcome", "", "measured, screened-out, dropped, or none while it is open", "text"),
     Column("trunks", "", "rollouts"),
     Column("trunks_right", "", "rollouts graded right"),
     Column("pivots", "", "measured in this attempt"),
@@ -161,16 +167,16 @@ _PROBLEM: Final = (
     Column("eligible", "", "of these, how many are nonzero in some pass"),
     Column("refeed_disagree", "", "eligible pivots whose sign differs under re-feed"),
     Column("floor_disagree", "", "eligible pivots whose sign differs under the replica"),
-    Column("trunk_seconds", "s", "of the batch that generated its trunks"),
+    Column("trunk_seconds", "s", "of the batch that generated its trunks", "float"),
     Column("trunk_batch", "", "problems that shared that batch"),
-    Column("seconds", "s", "of its passes and grading"),
-    Column("reason", "", "why it was dropped or screened out"),
+    Column("seconds", "s", "of its passes and grading", "float"),
+    Column("reason", "", "why it was dropped or screened out", "text"),
 )
 _PASS: Final = (
     Column("problem", "", "task index"),
     Column("attempt", "", "which run of the worker, from 0"),
-    Column("pass", "", "exact-1, exact-2 or re-feed"),
-    Column("seconds", "s", "from submission to the last token"),
+    Column("pass", "", "exact-1, exact-2 or re-feed", "text"),
+    Column("seconds", "s", "from submission to the last token", "float"),
     Column("tokens", "tokens", "generated; 0 in imports, which do not know"),
     Column("verified", "", "requests whose cache check passed"),
     Column("failed", "", "requests whose cache check failed"),

@@ -4,11 +4,13 @@ import csv
 import errno
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from sessions.errors import RefeedError
@@ -135,6 +137,31 @@ def test_jsonl_and_csv_say_the_same(store: Store, tmp_path: Path) -> None:
         assert texts == rows(tmp_path / f"{folder.id}-{name}.csv")
 
 
+def test_parquet_says_the_same_with_types_and_documentation(store: Store, tmp_path: Path) -> None:
+    """Row for row as jsonl; each column carries its unit and meaning."""
+    folder = campaign(store)
+    export(folder, ["parquet", "jsonl"], tmp_path)
+    for name in ("pivots", "excluded", "problems", "passes"):
+        found = pq.read_table(tmp_path / f"{folder.id}-{name}.parquet")
+        lines = [json.loads(line) for line in (tmp_path / f"{folder.id}-{name}.jsonl").read_text().splitlines()]
+        assert found.to_pylist() == lines
+        assert all(field.metadata[b"meaning"] for field in found.schema)
+    pivots = pq.read_schema(tmp_path / f"{folder.id}-pivots.parquet")
+    assert str(pivots.field("net_refeed").type) == "int64"
+    assert pivots.field("margin").metadata == {b"unit": b"nats", b"meaning": b"top-1 minus top-2 raw logprob"}
+
+
+def test_parquet_without_pyarrow_says_what_to_install(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is an extra; nothing is written then."""
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(RefeedError, match=r"needs pyarrow; `pip install 'refeed-tui\[parquet\]'`") as caught:
+        export(campaign(store), ["csv", "parquet"], tmp_path / "out")
+    assert caught.value.kind == "usage"
+    assert not (tmp_path / "out").exists()
+
+
 def same(one: SessionFolder, two: SessionFolder) -> None:
     """Both have the same evidence, cache tally and report, notes aside."""
     first, second = fold_of(one), fold_of(two)
@@ -207,10 +234,10 @@ def test_anonymous_exports_leave_texts_and_names_out(store: Store, tmp_path: Pat
     """Neither token texts, nor the session's name, nor the host are in any file."""
     folder = campaign(store)
     for path in export(folder, [name for name in FORMATS if name != "bundle"], tmp_path, anonymous=True):
-        text = path.read_text()
-        assert "crayons" not in text
-        assert "a_run" not in text
-        assert '"box"' not in text
+        content = path.read_bytes()
+        assert b"crayons" not in content
+        assert b"a_run" not in content
+        assert b'"box"' not in content
     assert any("crayons" in path.read_text() for path in export(folder, ["csv"], tmp_path / "named"))
 
 
