@@ -396,6 +396,34 @@ def test_a_partial_write_that_could_not_be_undone_is_recovered(path: Path, monke
     assert path.read_bytes().startswith(whole)
 
 
+WRITER = """
+import sys
+from pathlib import Path
+from sessions.journal import Journal
+from tests.session_events import pivot
+with Journal.open(Path(sys.argv[1]), sys.argv[2]) as journal:
+    while True:
+        print(journal.append(pivot()).seq, flush=True)
+"""
+
+
+def test_nothing_that_append_returned_is_lost_to_kill_9(path: Path) -> None:
+    """Five writers in a row are killed in the middle of appending; each goes on where the one before was."""
+    promised = -1
+    for round_ in range(5):
+        with subprocess.Popen([sys.executable, "-c", WRITER, str(path), DIGEST], stdout=subprocess.PIPE) as writer:
+            assert writer.stdout is not None
+            for _ in range(50 + 37 * round_):
+                promised = int(writer.stdout.readline())
+            writer.kill()
+        found = verify(path, DIGEST)
+        assert found.intact
+        assert found.events > promised
+        with Journal.open(path, DIGEST) as journal:
+            assert journal.events >= found.events
+    assert promised > 300
+
+
 def test_short_writes_are_completed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A write(2) that takes part of a line is followed by the rest."""
     real = os.write
