@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.cli_sessions import campaign, write
 from tui import cli, doctor, errors
 
 if TYPE_CHECKING:
@@ -78,6 +79,16 @@ def test_a_full_disk_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     """A campaign must not end because the disk is full."""
     monkeypatch.setattr("shutil.disk_usage", lambda _: types.SimpleNamespace(free=1 << 20))
     assert doctor.session_home().status == "problem"
+
+
+def test_interrupted_sessions_are_named() -> None:
+    """A session without a worker and without an end is worth a look."""
+    write(campaign())
+    assert doctor.interrupted().status == "ok"
+    dead = write(campaign()[:-1])
+    found = doctor.interrupted()
+    assert found.status == "note"
+    assert dead.id in found.detail
 
 
 def test_a_long_runtime_folder_is_noted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import curses
 import fcntl
 import importlib.metadata
 import importlib.util
@@ -20,7 +21,8 @@ import engine
 import sessions
 import stats
 import tui
-from sessions.store import home
+from sessions.errors import RefeedError
+from sessions.store import Store, home
 from tui.console import speaks_unicode
 from tui.plaintext import one_line
 
@@ -35,6 +37,7 @@ LONGEST_SOCKET: Final = 107
 LOW_DISK: Final = 1 << 30
 NARROW: Final = (80, 24)
 IMPORT_SECONDS: Final = 120
+SHOWN: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +189,21 @@ def session_home() -> Check:
     return Check("sessions", "ok", found)
 
 
+def interrupted() -> Check:
+    """Sessions whose worker died: nothing is lost, but nobody measures them."""
+    dead = []
+    for folder in Store().folders():
+        try:
+            if folder.state() == "interrupted":
+                dead.append(folder.id)
+        except RefeedError:
+            dead.append(f"{folder.id} (damaged)")
+    if dead:
+        shown = ", ".join(dead[:SHOWN]) + (f" and {len(dead) - SHOWN} more" if len(dead) > SHOWN else "")
+        return Check("workers", "note", f"died without an end: {shown}", "`refeed-tui resume SESSION` continues one")
+    return Check("workers", "ok", "no session was interrupted")
+
+
 def sockets() -> Check:
     """The worker's socket has a private place with a short enough path."""
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
@@ -223,6 +241,11 @@ def terminal() -> Check:
     """What the dashboard would find."""
     if not sys.stdout.isatty():
         return Check("terminal", "ok", "stdout is not a terminal: plain text is used")
+    try:
+        curses.setupterm()
+    except curses.error:
+        name = os.environ.get("TERM", "")
+        return Check("terminal", "note", f"TERM={name} has no terminfo entry", "try TERM=xterm-256color, or --plain")
     columns, rows = shutil.get_terminal_size()
     letters = "UTF-8" if speaks_unicode() else "ASCII"
     found = f"TERM={os.environ.get('TERM', '')}, {columns}x{rows}, {letters}"
@@ -242,6 +265,7 @@ CHECKS: Final[tuple[Callable[[], Check], ...]] = (
     gpus,
     vllm_engine,
     session_home,
+    interrupted,
     sockets,
     logout,
     terminal,
