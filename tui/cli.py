@@ -34,13 +34,17 @@ class Entry(NamedTuple):
 
 
 COMMANDS: Final[dict[str, Entry]] = {
+    "launch": Entry("launch", "Register a campaign, start its worker, watch it."),
     "attach": Entry("attach", "Watch a running session, or look at a finished one."),
     "replay": Entry("attach", "A recorded session on its recorded clock."),
     "list": Entry("list", "Sessions, newest first."),
     "report": Entry("report", "Every number of a session, of several, or pooled."),
+    "abort": Entry("control", "End a running campaign now."),
+    "pause": Entry("control", "Hold a campaign before its next problem."),
+    "resume": Entry("control", "Go on after a pause, or continue a session that ended early."),
     "plan": Entry("plan", "Problems, hours and cost that a decision takes."),
     "export": Entry("export", "Tables and report rows as files."),
-    "import": Entry("imports", "Published per-pivot JSON becomes a session."),
+    "import": Entry("imports", "Published per-pivot JSON, or a bundle, becomes a session."),
     "verify": Entry("verify", "Recompute the chain and the spec digest."),
     "presets": Entry("presets", "Settings that ship."),
     "doctor": Entry("doctor", "What is wrong with this machine."),

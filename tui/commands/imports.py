@@ -1,4 +1,4 @@
-"""`refeed-tui import`: published per-pivot files become sessions."""
+"""`refeed-tui import`: published per-pivot files and bundles become sessions."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 @click.option("--set", "settings", multiple=True, metavar="FIELD=VALUE", help="A setting that the file does not name.")
 @json_option
 def import_command(file: tuple[Path, ...], name: str | None, settings: tuple[str, ...], as_json: bool) -> None:
-    """Turn published per-pivot JSON into sessions that list, report and pool like any other.
+    """Turn published per-pivot JSON, or bundles that `export` wrote, into sessions like any other.
 
     Fractions become counts again; a fraction that is no count is an error that names the record. What a file does not
     say stays absent, and the file's hash is recorded.
     """
-    from sessions.imports import import_published  # noqa: PLC0415 - `--help` need not load it
+    from sessions.imports import import_file  # noqa: PLC0415 - `--help` need not load it
 
     if name is not None and len(file) > 1:
         raise click.UsageError(f"--name names one session, but {len(file)} files were given")
@@ -47,7 +47,7 @@ def import_command(file: tuple[Path, ...], name: str | None, settings: tuple[str
     store = Store()
     made = []
     for path in file:
-        folder = import_published(path, store, name, overrides)
+        folder = import_file(path, store, name, overrides)
         made.append((folder, path))
         if not as_json:
             say(f"{folder.id}  {folder.summary().evidence.pivots:,} pivots from {one_line(str(path))}")

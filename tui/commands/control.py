@@ -1,0 +1,102 @@
+"""`refeed-tui abort`, `pause` and `resume`: what a person may ask of a campaign."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final, Literal
+
+import click
+
+from sessions.errors import RefeedError
+from sessions.store import Store
+from tui import errors
+from tui.commands.base import Command, session_argument
+from tui.console import say
+from tui.plaintext import one_line
+
+if TYPE_CHECKING:
+    from sessions.store import SessionFolder
+
+Ask = Literal["abort", "pause", "resume"]
+
+ABORT_SECONDS: Final = 60.0
+POLL: Final = 0.1
+
+
+def _send(folder: SessionFolder, what: Ask) -> None:
+    from engine.supervisor import send  # noqa: PLC0415 - `--help` need not load it
+
+    answer = send(folder, what)
+    if not answer.ok:
+        raise RefeedError("failed", f"the worker of {folder.id} refused to {what}: {one_line(answer.text)}")
+    say(f"session {folder.id}: {one_line(answer.text)}")
+
+
+@click.command(
+    name="abort",
+    cls=Command,
+    examples=("refeed-tui abort night",),
+)
+@session_argument
+def abort_command(session: str) -> None:
+    """End a running campaign within one engine step, and wait until its worker is gone.
+
+    What is recorded stays; the problem that was being measured is not evidence. `resume` continues the session.
+    """
+    folder = Store().find(session)
+    _send(folder, "abort")
+    deadline = time.monotonic() + ABORT_SECONDS
+    while folder.live():
+        if time.monotonic() > deadline:
+            raise RefeedError("failed", f"the worker of {folder.id} still runs {ABORT_SECONDS:.0f} s after the abort")
+        time.sleep(POLL)
+    say(f"session {folder.id}: {folder.state()}")
+
+
+@click.command(
+    name="pause",
+    cls=Command,
+    examples=("refeed-tui pause night",),
+)
+@session_argument
+def pause_command(session: str) -> None:
+    """Hold a running campaign before its next problem; the engine and its memory stay held, and billed."""
+    _send(Store().find(session), "pause")
+
+
+@click.command(
+    name="resume",
+    cls=Command,
+    examples=("refeed-tui resume night", "refeed-tui resume night --past-stop"),
+)
+@session_argument
+@click.option("--past-stop", is_flag=True, help="Continue past the sequential stop; every report says so.")
+@click.option("--allow-changed-engine", is_flag=True, help="Continue although the engine's numerics changed.")
+@click.option("--plain", is_flag=True, help="Follow in plain lines what was continued, as `attach --plain` does.")
+def resume_command(session: str, past_stop: bool, allow_changed_engine: bool, plain: bool) -> int:
+    """Take back a pause; or, where no worker runs, start one that continues the session from its journal.
+
+    Closed problems stay; the one that was open is measured anew. Without --plain it returns once the worker is ready.
+    """
+    folder = Store().find(session)
+    if folder.live():
+        _send(folder, "resume")
+    else:
+        _continue(folder, past_stop=past_stop, allow_changed_engine=allow_changed_engine)
+        say(f"session {folder.id}: going on; watch it with `refeed-tui attach {folder.id}`")
+    if not plain:
+        return errors.DONE
+    from tui.watch import watch  # noqa: PLC0415 - numpy comes with it
+
+    return watch(folder, plain=True)
+
+
+def _continue(folder: SessionFolder, *, past_stop: bool, allow_changed_engine: bool) -> None:
+    state = folder.state()
+    if state == "imported":
+        raise RefeedError("usage", f"session {folder.id} was imported: there is nothing to run")
+    if state == "finished":
+        raise RefeedError("usage", f"session {folder.id} is finished: there is nothing left to measure")
+    from engine.supervisor import launch  # noqa: PLC0415 - `--help` need not load it
+
+    launch(folder, past_stop=past_stop, allow_changed_engine=allow_changed_engine)

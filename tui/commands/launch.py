@@ -1,0 +1,173 @@
+"""`refeed-tui launch`: register a spec, start its worker detached, and watch it."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from sessions.errors import RefeedError
+from sessions.spec import CampaignSpec
+from tui import errors
+from tui.commands.base import Command, ascii_option, json_option, plain_option, refresh_option
+from tui.console import say, say_json
+from tui.plaintext import one_line
+from tui.spec_options import DIGESTS, Asked, combine, options, to_toml
+
+if TYPE_CHECKING:
+    from engine.registration import Estimate
+    from sessions.spec import Registration
+    from sessions.store import SessionFolder
+    from tui.watch import Refresh
+
+
+class Launch(Command):
+    """Shows its own options first, and the fields of the spec apart."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write two sections of options."""
+        fields = set(CampaignSpec.__struct_fields__)
+        options = [param for param in self.get_params(ctx) if isinstance(param, click.Option)]
+        shown = [(param.name in fields, record) for param in options if (record := param.get_help_record(ctx))]
+        for title, wanted in (("Options", False), ("Fields of the spec", True)):
+            with formatter.section(title):
+                formatter.write_dl([record for is_field, record in shown if is_field is wanted])
+
+
+@click.command(
+    cls=Launch,
+    params=options(),
+    examples=(
+        "refeed-tui launch demo",
+        "refeed-tui launch paper-main --problems 40 --name night --price-per-hour 3.2",
+        "refeed-tui launch spec.toml --wave 1 --detach",
+        "refeed-tui launch smoke --dry-run > spec.toml",
+    ),
+)
+@click.argument("source", metavar="[PRESET or spec.toml]", required=False)
+@click.option("--name", help="Name of the session; any command takes it instead of the id.")
+@click.option("--price-per-hour", type=click.FLOAT, help="Of this machine, for cost; outside the spec's digest.")
+@click.option("--dry-run", is_flag=True, help="Print the full spec, its digest and an estimate; start nothing.")
+@click.option("--detach", is_flag=True, help="Print the session's id and return; the campaign goes on.")
+@plain_option
+@refresh_option
+@ascii_option
+@json_option
+def command(
+    source: str | None,
+    name: str | None,
+    price_per_hour: float | None,
+    dry_run: bool,
+    detach: bool,
+    plain: bool,
+    refresh: Refresh,
+    ascii_only: bool | None,
+    as_json: bool,
+    **flags: Any,
+) -> int:
+    """Register the settings of a preset, a TOML file and flags (flags win), and start the campaign.
+
+    The spec is locked and hashed before the first token. The worker runs on by itself: closing the terminal, or Ctrl-C,
+    leaves it alone.
+    """
+    if as_json and not (detach or dry_run):
+        raise click.UsageError("--json needs --detach or --dry-run: a campaign that is watched prints progress")
+    asked = combine(source, flags, name=name, price_per_hour=price_per_hour)
+    registration, estimate = _register(asked)
+    if dry_run:
+        _show_plan(registration, estimate, as_json=as_json)
+        return errors.DONE
+    folder = _create(registration)
+    _start(folder, quiet=detach)
+    if detach:
+        _show_detached(folder, registration, as_json=as_json)
+        return errors.DONE
+    from tui.watch import watch  # noqa: PLC0415 - `--detach` and `--dry-run` watch nothing
+
+    return watch(folder, plain=plain, refresh=refresh, ascii_only=ascii_only)
+
+
+def _register(asked: Asked) -> tuple[Registration, Estimate]:
+    """Resolve and register what was asked for.
+
+    Raises:
+        RefeedError: kind "spec" when the data or the model is not what the spec pins.
+    """
+    from engine import registration as engine_registration  # noqa: PLC0415 - `--help` need not load it
+    from sessions.spec import register  # noqa: PLC0415 - beside it
+
+    resolved = engine_registration.resolve(asked.spec)
+    for pin in sorted(DIGESTS):
+        pinned, found = getattr(asked.spec, pin), getattr(resolved, pin)
+        if pinned is not None and pinned != found:
+            raise RefeedError("spec", f"spec field `{pin}` is {pinned!r}, but what is there hashes to {found!r}")
+    registration = register(resolved, name=asked.name, price_per_hour=asked.price_per_hour)
+    return registration, engine_registration.estimate(resolved, asked.price_per_hour)
+
+
+def _create(registration: Registration) -> SessionFolder:
+    from sessions.store import Store  # noqa: PLC0415 - a dry run stores nothing
+
+    return Store().create(registration)
+
+
+def _start(folder: SessionFolder, *, quiet: bool) -> None:
+    from engine.supervisor import launch  # noqa: PLC0415 - a dry run starts nothing
+
+    if not quiet:
+        say(f"session {folder.id}: starting its worker")
+    try:
+        launch(folder)
+    except KeyboardInterrupt:
+        sys.stderr.write(f"refeed-tui: interrupted while the worker of {folder.id} started; it may run on; ")
+        sys.stderr.write(f"`refeed-tui abort {folder.id}` stops it\n")
+        raise
+
+
+def _show_detached(folder: SessionFolder, registration: Registration, *, as_json: bool) -> None:
+    if as_json:
+        say_json(
+            {"id": folder.id, "name": registration.name, "folder": str(folder.path), "digest": registration.digest}
+        )
+    else:
+        say(folder.id)
+
+
+def _show_plan(registration: Registration, estimate: Estimate, *, as_json: bool) -> None:
+    spec = registration.campaign()
+    if as_json:
+        say_json(
+            {
+                "spec": msgspec.to_builtins(spec),
+                "digest": registration.digest,
+                "name": registration.name,
+                "price_per_hour": registration.price_per_hour,
+                "estimate": {
+                    "most_tokens": estimate.most_tokens,
+                    "likely_tokens": estimate.likely_tokens,
+                    "tokens_per_second": estimate.tokens_per_second,
+                    "seconds": estimate.seconds,
+                    "cost": estimate.cost,
+                },
+            }
+        )
+        return
+    say(to_toml(spec))
+    if registration.name is not None:
+        say(f"# name: {one_line(registration.name)}")
+    say(f"# digest: {registration.digest}")
+    say(f"# tokens: about {estimate.likely_tokens:,}, {estimate.most_tokens:,} at most (screened-out problems aside)")
+    say(f"# time: about {_duration(estimate.seconds)} at an assumed {estimate.tokens_per_second:,.0f} tokens/s")
+    if estimate.cost is None:
+        say("# cost: unknown without --price-per-hour")
+    else:
+        say(f"# cost: about {estimate.cost:,.2f} at {registration.price_per_hour:g} an hour")
+
+
+def _duration(seconds: float) -> str:
+    minute, hour = 60, 3600
+    if seconds < minute:
+        return f"{seconds:.0f} s"
+    return f"{seconds / minute:.0f} min" if seconds < hour else f"{seconds / hour:.1f} h"
