@@ -115,7 +115,8 @@ def train(args: argparse.Namespace) -> dict[str, object]:
     torch.manual_seed(args.seed)
     torch.set_float32_matmul_precision("high")
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    network = net.Network(net.Shape(num_hidden_layers=args.layers)).to(device)
+    shape = net.Shape(args.width, 3 * args.width, args.layers, args.width // 64)
+    network = net.Network(shape).to(device)
     optimizer = optimizer_of(network, args.rate, device)
 
     def loss_of(ids: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -153,6 +154,7 @@ def train(args: argparse.Namespace) -> dict[str, object]:
         "repeats": args.repeats,
         "peak_rate": args.rate,
         "layers": args.layers,
+        "width": args.width,
         "parameters": sum(p.numel() for p in network.parameters()),
         "loss_last_100": round(torch.stack(recent).mean().item(), 4),
         "seconds": round(time.perf_counter() - start, 1),
@@ -170,6 +172,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=4000)
     parser.add_argument("--batch", type=int, default=768)
     parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--width", type=int, default=128)
     parser.add_argument("--rate", type=float, default=2e-3)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--every", type=int, default=0)

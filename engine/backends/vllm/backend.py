@@ -7,7 +7,7 @@ One step is `engine.step()`; `VllmBackend.run` is the whole of a batch's life: a
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,7 +21,7 @@ from engine.backends.vllm.vocabulary import Vocabulary
 from sessions.errors import RefeedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from engine.backend import BlockOrigin, Completion, Finish, Watcher
     from sessions.spec import CampaignSpec
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     Progress = Callable[[str, float], None]
 
 FINISHES: Final[dict[str, Finish]] = {"stop": "stop", "length": "length", "abort": "aborted"}
-CPU_WARMUP: Final = 8
+CPU_WARMUP: Final = 2
 
 
 class VllmBackend:
@@ -256,17 +256,27 @@ def _import(spec: CampaignSpec) -> tuple[str | None, bool]:
     return warning, cpu
 
 
-def _start(spec: CampaignSpec, source: hub.Source, *, cpu: bool, multiprocess: bool) -> Any:
+@dataclass(frozen=True, slots=True)
+class _How:
+    """How to start beside what the spec says: local folder, process mode, overrides, and recorded variables."""
+
+    folder: Path
+    apart: bool
+    overrides: Mapping[str, Any]
+    variables: Mapping[str, str]
+
+
+def _start(spec: CampaignSpec, path: str, how: _How, *, cpu: bool) -> Any:
     from vllm import EngineArgs  # noqa: PLC0415
     from vllm.usage.usage_lib import UsageContext  # noqa: PLC0415
     from vllm.v1.engine.llm_engine import LLMEngine  # noqa: PLC0415
 
-    given = settings.arguments(spec, source.path, cpu=cpu, log_stats=multiprocess)
+    given = settings.arguments(spec, path, cpu=cpu, log_stats=how.apart) | dict(how.overrides)
     config = EngineArgs(**given).create_engine_config(UsageContext.LLM_CLASS)
     needed = settings.step_tokens(spec)
     if not cpu and spec.max_num_batched_tokens is None and config.scheduler_config.max_num_batched_tokens < needed:
         config = EngineArgs(**given, max_num_batched_tokens=needed).create_engine_config(UsageContext.LLM_CLASS)
-    return LLMEngine.from_vllm_config(config, usage_context=UsageContext.LLM_CLASS, disable_log_stats=not multiprocess)
+    return LLMEngine.from_vllm_config(config, usage_context=UsageContext.LLM_CLASS, disable_log_stats=not how.apart)
 
 
 def _warm_up(backend: VllmBackend, tell: Progress, *, cpu: bool) -> None:
@@ -296,18 +306,18 @@ def _open(engine: Any, spec: CampaignSpec, tell: Progress, *, apart: bool) -> tu
         raise
 
 
-def _load(spec: CampaignSpec, tell: Progress, folder: Path, variables: dict[str, str], *, apart: bool) -> VllmBackend:
+def _load(spec: CampaignSpec, tell: Progress, how: _How) -> VllmBackend:
     clock = {"began": time.monotonic()}
     warning, cpu = _import(spec)
     clock["imported"] = time.monotonic()
     if cpu:
         compat.allow_amx()
     with progress.watched(tell):
-        source = hub.locate(str(spec.model), folder, spec.revision, tell)
+        source = hub.locate(str(spec.model), how.folder, spec.revision, tell)
         clock["located"] = time.monotonic()
-        engine = _start(spec, source, cpu=cpu, multiprocess=apart)
+        engine = _start(spec, source.path, how, cpu=cpu)
     clock["started"] = time.monotonic()
-    backend, warnings = _open(engine, spec, tell, apart=apart)
+    backend, warnings = _open(engine, spec, tell, apart=how.apart)
     try:
         _warm_up(backend, tell, cpu=cpu)
     except BaseException:
@@ -318,14 +328,19 @@ def _load(spec: CampaignSpec, tell: Progress, folder: Path, variables: dict[str,
     for text in said:
         tell(f"warning: {text}", 1.0)
     backend.complete_info(
-        numerics=describe.numerics(spec, source, engine.vllm_config, backend.core, variables),
+        numerics=describe.numerics(spec, source, engine.vllm_config, backend.core, how.variables),
         machine=describe.machine(said, clock),
     )
     return backend
 
 
 def load(
-    spec: CampaignSpec, tell: Progress, *, folder: Path | None = None, multiprocess: bool | None = None
+    spec: CampaignSpec,
+    tell: Progress,
+    *,
+    folder: Path | None = None,
+    multiprocess: bool | None = None,
+    overrides: Mapping[str, Any] | None = None,
 ) -> VllmBackend:
     """Start stock vLLM for a resolved spec, check what it turned out to be, and warm it up.
 
@@ -334,6 +349,7 @@ def load(
         tell: told what is being done and how far it is, 0 to 1; also warnings, as "warning: ...".
         folder: where the model is if it is not on the hub; None takes `spec.model` as a path.
         multiprocess: engine core in a process of its own; None asks the environment (REFEED_TUI_VLLM_MULTIPROCESS).
+        overrides: engine arguments of vLLM's that no spec has, such as random weights for a benchmark.
 
     Raises:
         RefeedError: kind "engine", with the cause and what to do.
@@ -343,7 +359,7 @@ def load(
     tell("importing vLLM", 0.0)
     variables = environment.prepare(multiprocess=apart, batch_invariant=spec.batch_invariant)
     try:
-        return _load(spec, tell, where, variables, apart=apart)
+        return _load(spec, tell, _How(where, apart, overrides or {}, variables))
     except RefeedError:
         raise
     except ModuleNotFoundError as error:

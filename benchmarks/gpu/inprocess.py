@@ -1,0 +1,174 @@
+"""A whole campaign in this process on an engine that is already loaded, with the journal and side files of a worker."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from engine.bench import Bench
+from engine.campaign import run
+from engine.control import Control
+from engine.limits import Limits
+from engine.tasks.registry import open_task
+from sessions.events import CacheFailure, Opened, PassEnded, Pivot, ProblemClosed, TrunksDone
+from sessions.journal import Journal
+from sessions.spec import register
+from sessions.state import fold, new_state
+from sessions.store import Store
+from stats.report import report
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from engine.backend import Backend, Completion, EngineInfo, Request, Watcher
+    from sessions.campaign import CampaignState
+    from sessions.events import AnyEvent
+    from sessions.spec import CampaignSpec
+
+
+@dataclass
+class Batches:
+    """A backend that remembers what it was asked and how long it took; everything passes through.
+
+    Attributes:
+        inner: the real backend.
+        asked: requests of each batch, in order.
+        seconds: of each batch.
+        resets: how many batches had been asked at each reset.
+    """
+
+    inner: Backend
+    asked: list[tuple[Request, ...]] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    resets: list[int] = field(default_factory=list)
+
+    @property
+    def info(self) -> EngineInfo:
+        """As the real one."""
+        return self.inner.info
+
+    def encode_chat(self, system: str | None, user: str) -> tuple[int, ...]:
+        """As the real one."""
+        return self.inner.encode_chat(system, user)
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """As the real one."""
+        return self.inner.decode(tokens)
+
+    def run(self, requests: Sequence[Request], watcher: Watcher) -> tuple[Completion, ...]:
+        """Serve and remember."""
+        began = time.perf_counter()
+        done = self.inner.run(requests, watcher)
+        self.seconds.append(time.perf_counter() - began)
+        self.asked.append(tuple(requests))
+        return done
+
+    def reset_prefix_cache(self) -> bool:
+        """Reset and remember."""
+        self.resets.append(len(self.asked))
+        return self.inner.reset_prefix_cache()
+
+    def close(self) -> None:
+        """As the real one."""
+        self.inner.close()
+
+
+@dataclass(frozen=True)
+class Conducted:
+    """A campaign that ran.
+
+    Attributes:
+        seconds: of the whole loop: engine, grading, side files, journal.
+        state: folded from its events.
+        reason: how it ended.
+        events: how many of each kind.
+        pass_seconds: sum by pass.
+        pass_tokens: sum by pass.
+        trunk_seconds: sum over waves.
+        mismatches: pivots in which a channel of the replica, or of the re-feed, differs from exact 1.
+    """
+
+    seconds: float
+    state: CampaignState
+    reason: str
+    events: dict[str, int]
+    pass_seconds: dict[str, float]
+    pass_tokens: dict[str, int]
+    trunk_seconds: float
+    mismatches: dict[str, int]
+
+
+def _mismatches(pivots: Sequence[Pivot]) -> dict[str, int]:
+    """Pivots whose second or third pass differs from the first, by channel.
+
+    Channels: the estimate, the number of tokens and right answers of an arm, the probe's tokens, and the probe's
+    logprobs bit by bit.
+    """
+    found: Counter[str] = Counter()
+    for pivot in pivots:
+        for name, other in (("replica", pivot.exact2), ("refeed", pivot.refeed)):
+            arms = [(pivot.exact1.actual, other.actual), (pivot.exact1.alternative, other.alternative)]
+            found[f"{name} estimate"] += pivot.exact1.net != other.net
+            found[f"{name} continuations"] += any((a.correct, a.tokens) != (b.correct, b.tokens) for a, b in arms)
+            probes = [(a.probe, b.probe) for a, b in arms if a.probe is not None and b.probe is not None]
+            found[f"{name} probe tokens"] += any(a.tokens != b.tokens for a, b in probes)
+            found[f"{name} probe logprobs"] += any(a.logprobs != b.logprobs for a, b in probes)
+            found[f"{name} anything"] += any(a != b for a, b in arms)
+    return dict(found)
+
+
+def conduct(spec: CampaignSpec, backend: Backend) -> Conducted:
+    """Run a resolved spec to its end with a real journal in a temporary folder."""
+    state = new_state(spec)
+    events: list[AnyEvent] = []
+    with tempfile.TemporaryDirectory() as home:
+        registration = register(spec)
+        session = Store(Path(home)).create(registration)
+        with Journal.open(session.journal_path, registration.digest) as journal:
+
+            def emit(event: AnyEvent) -> None:
+                stamped = journal.append(event)
+                fold(state, stamped)
+                events.append(stamped)
+
+            emit(Opened(session=session.id, version="benchmark"))
+            task = open_task(str(spec.task))
+            bench = Bench(spec, backend, task, emit, Control(), 0, Limits(spec), session.texts_path)
+            began = time.perf_counter()
+            ended = run(bench, state)
+            seconds = time.perf_counter() - began
+            emit(ended)
+    passes = [event for event in events if isinstance(event, PassEnded)]
+    waves = {event.seconds for event in events if isinstance(event, TrunksDone)}
+    names = sorted({event.name for event in passes})
+    return Conducted(
+        seconds=seconds,
+        state=state,
+        reason=ended.reason,
+        events=dict(Counter(type(event).__name__ for event in events)),
+        pass_seconds={name: sum(one.seconds for one in passes if one.name == name) for name in names},
+        pass_tokens={name: sum(one.tokens for one in passes if one.name == name) for name in names},
+        trunk_seconds=sum(waves),
+        mismatches=_mismatches([event for event in events if isinstance(event, Pivot)]),
+    )
+
+
+def summary(conducted: Conducted) -> dict[str, Any]:
+    """What a results file keeps of a campaign: times, counts, and every number of its report."""
+    state = conducted.state
+    closed = conducted.events.get(ProblemClosed.__name__, 0)
+    return {
+        "reason": conducted.reason,
+        "seconds": round(conducted.seconds, 3),
+        "problems_closed": closed,
+        "trunk_seconds": round(conducted.trunk_seconds, 3),
+        "pass_seconds": {name: round(value, 3) for name, value in conducted.pass_seconds.items()},
+        "pass_tokens": conducted.pass_tokens,
+        "cache_failures": conducted.events.get(CacheFailure.__name__, 0),
+        "pivots_that_differ_from_exact_1": conducted.mismatches,
+        "report": asdict(report(state.table(), cache=state.cache_tally(), draws=1000)),
+    }
