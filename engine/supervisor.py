@@ -6,6 +6,7 @@ import os
 import select
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -111,6 +112,8 @@ def launch(
             "failed",
             f"the worker died with exit code {code} before it was ready; worker.log ends:\n{log_tail(session)}",
         )
+    # Nobody waits for the worker; should the launcher outlive it, this reaps it.
+    threading.Thread(target=process.wait, name="reaper", daemon=True).start()
     msgspec.json.decode(line, type=Ready).require()
 
 

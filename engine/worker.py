@@ -29,7 +29,7 @@ from engine.limits import Limits
 from engine.ready import Ready, tell
 from engine.tasks.registry import open_task
 from sessions.errors import RefeedError
-from sessions.events import Ended, Notice, Opened, ProblemClosed
+from sessions.events import Ended, Notice, Opened, Paused, ProblemClosed, Resumed
 from sessions.journal import Journal, read
 from sessions.locks import lock
 from sessions.run import RunInfo
@@ -82,7 +82,7 @@ class Recorder:
         """Append, fold, and refresh the summary that `list` reads where it would show a difference."""
         stamped = self._journal.append(event)
         fold(self._state, stamped)
-        if isinstance(stamped, ProblemClosed | Ended):
+        if isinstance(stamped, ProblemClosed | Paused | Resumed | Ended):
             self._folder.summary()
 
 
@@ -149,11 +149,10 @@ def campaign(
     options: Options, session: SessionFolder, recorder: Recorder, state: CampaignState, control: Control
 ) -> Ended:
     """Load the engine, run the campaign, and return how it ended."""
-    registration = session.registration()
-    spec = registration.campaign()
+    spec = session.spec()
     limits = Limits(
         spec=spec,
-        price_per_hour=registration.price_per_hour,
+        price_per_hour=session.registration().price_per_hour,
         past_stop=options.past_stop,
         earlier_seconds=state.seconds,
         began=time.monotonic(),
@@ -207,8 +206,7 @@ def work(options: Options) -> int:
     with ExitStack() as stack:
         stack.enter_context(lock(session.lock_path))
         registration = session.registration()
-        spec = registration.campaign()
-        state = new_state(spec)
+        state = new_state(session.spec())
         journal = stack.enter_context(Journal.open(session.journal_path, registration.digest))
         for event in read(session.journal_path, registration.digest):
             fold(state, event)
@@ -223,9 +221,9 @@ def work(options: Options) -> int:
             Opened(session=session.id, version=VERSION, host=host, pid=os.getpid(), past_stop=options.past_stop)
         )
         if journal.recovered is not None:
-            recorder.emit(
-                Notice(kind="recovered", text=f"a torn last line of {journal.recovered.length} bytes was cut off")
-            )
+            torn = journal.recovered
+            did = "kept: only its newline was missing" if torn.completed else "cut off"
+            recorder.emit(Notice(kind="recovered", text=f"a torn last line of {torn.length} bytes was {did}"))
         tell(options.ready_fd, Ready(ok=True))
         return attended(options, session, recorder, state, control)
 

@@ -1,0 +1,265 @@
+"""Real worker processes: ready or the cause, abort, signals, kill -9 and resume."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from engine.backends.load import BUNDLED_PATH
+from engine.controlsocket import ask
+from engine.supervisor import launch, log_tail, send
+from sessions.errors import RefeedError
+from sessions.events import Opened, PassEnded, ProblemClosed
+from sessions.journal import read, verify
+from sessions.spec import CampaignSpec, register
+from sessions.state import fold_all
+from sessions.store import SessionFolder, Store
+from tests.campaigns import SMALL, registered
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from sessions.campaign import CampaignState
+
+PATIENCE = 90.0
+LONG = {"problems": 40, "rollouts": 4, "k": 4, "max_pivots": 3}
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    """A home of its own; workers that a test leaves behind are killed."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    store = Store(tmp_path / "home")
+    yield store
+    for session in store.folders():
+        run = session.run()
+        if session.live() and run is not None:
+            os.kill(run.pid, signal.SIGKILL)
+
+
+def make(store: Store, spec: CampaignSpec) -> SessionFolder:
+    """A session folder for a resolved spec."""
+    return store.create(register(spec))
+
+
+def state_of(session: SessionFolder) -> CampaignState:
+    """Everything its journal says."""
+    return fold_all(session.spec(), read(session.journal_path, session.registration().digest))
+
+
+def wait_for(what: Callable[[], bool]) -> None:
+    """Wait until something holds."""
+    deadline = time.monotonic() + PATIENCE
+    while not what():
+        assert time.monotonic() < deadline, "waited too long"
+        time.sleep(0.05)
+
+
+def wait_for_end(session: SessionFolder) -> None:
+    """Wait until no worker holds the session."""
+    wait_for(lambda: not session.live())
+
+
+def pid_of(session: SessionFolder) -> int:
+    """The worker's process id."""
+    run = session.run()
+    assert run is not None
+    return run.pid
+
+
+def test_a_worker_is_ready_runs_and_ends(store: Store) -> None:
+    """Launching returns once it is ready; the campaign runs to its end without the launcher."""
+    session = make(store, registered(SMALL, problems=1))
+    launch(session)
+    assert session.live()
+    assert session.state() == "running"
+    wait_for_end(session)
+    assert session.state() == "finished", log_tail(session)
+    assert state_of(session).measured == [0]
+    assert verify(session.journal_path, session.registration().digest).torn == 0
+
+
+def test_a_second_worker_is_refused(store: Store) -> None:
+    """One writer a session: the second launch says that it is running."""
+    session = make(store, registered(SMALL, **LONG))
+    launch(session)
+    with pytest.raises(RefeedError, match="running elsewhere"):
+        launch(session)
+    assert send(session, "abort").ok
+    wait_for_end(session)
+
+
+def test_abort_ends_within_a_step_and_loses_nothing(store: Store) -> None:
+    """The worker answers, stops and closes its journal as aborted by the user, exit code 1."""
+    session = make(store, registered(SMALL, **LONG))
+    launch(session)
+    wait_for(lambda: session.summary().measured >= 1)
+    asked = time.monotonic()
+    answer = send(session, "abort")
+    assert "nothing that is recorded is lost" in answer.text
+    wait_for_end(session)
+    assert time.monotonic() - asked < 30
+    state = state_of(session)
+    assert state.ended is not None
+    assert (state.ended.state, state.ended.exit_code) == ("aborted", 1)
+    assert len(state.measured) >= 1
+
+
+def test_pause_holds_before_the_next_problem(store: Store) -> None:
+    """A pause is obeyed between problems and resume goes on."""
+    session = make(store, registered(SMALL, **LONG))
+    launch(session)
+    send(session, "pause")
+    wait_for(lambda: session.summary().paused)
+    assert session.state() == "paused"
+    before = session.summary().events
+    time.sleep(0.5)
+    assert session.summary().events == before
+    send(session, "resume")
+    wait_for(lambda: session.summary().events > before + 1)
+    send(session, "abort")
+    wait_for_end(session)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_closes_the_journal_and_resume_continues(store: Store, number: signal.Signals) -> None:
+    """Pre-emption: the journal says interrupted, and a second worker measures only what had not closed."""
+    session = make(store, registered(SMALL, problems=4))
+    launch(session)
+    wait_for(lambda: session.summary().measured >= 1)
+    os.kill(pid_of(session), number)
+    wait_for_end(session)
+    state = state_of(session)
+    assert state.ended is not None
+    assert (state.ended.state, state.ended.exit_code) == ("interrupted", 128 + number)
+    closed = list(state.measured)
+    launch(session)
+    wait_for_end(session)
+    state = state_of(session)
+    assert session.state() == "finished", log_tail(session)
+    assert state.measured == [0, 1, 2, 3]
+    assert state.measured[: len(closed)] == closed
+    assert len(state.runs) == 2
+
+
+def test_kill_9_loses_no_closed_problem(store: Store) -> None:
+    """After SIGKILL the lock is free, the state is interrupted, and resume keeps every closed line byte for byte."""
+    session = make(store, registered(SMALL, problems=4))
+    launch(session)
+    wait_for(lambda: session.summary().measured >= 2)
+    os.kill(pid_of(session), signal.SIGKILL)
+    wait_for_end(session)
+    assert session.state() == "interrupted"
+    digest = session.registration().digest
+    torn = verify(session.journal_path, digest).torn
+    whole = session.journal_path.read_bytes()
+    kept = whole[: len(whole) - torn]
+    launch(session)
+    wait_for_end(session)
+    assert session.state() == "finished", log_tail(session)
+    assert session.journal_path.read_bytes().startswith(kept)
+    events = list(read(session.journal_path, digest))
+    assert [event.problem for event in events if isinstance(event, ProblemClosed)] == [0, 1, 2, 3]
+    assert sum(isinstance(event, Opened) for event in events) == 2
+
+
+def test_a_stale_socket_is_no_worker(store: Store) -> None:
+    """After kill -9 the socket file stays; asking says that the session is not running."""
+    session = make(store, registered(SMALL, **LONG))
+    launch(session)
+    run = session.run()
+    assert run is not None
+    assert ask(store.path / run.socket, session.id, "status").ok
+    os.kill(run.pid, signal.SIGKILL)
+    wait_for_end(session)
+    with pytest.raises(RefeedError, match="not running"):
+        send(session, "status")
+
+
+def test_a_worker_that_cannot_start_says_why(store: Store) -> None:
+    """A damaged spec is reported by launch itself, with the worker's own words."""
+    session = make(store, registered(SMALL))
+    spec = session.spec_path
+    spec.write_bytes(spec.read_bytes().replace(b'"k":2', b'"k":3'))
+    with pytest.raises(RefeedError, match="hashes to") as caught:
+        launch(SessionFolder(session.path))
+    assert caught.value.kind == "integrity"
+
+
+def test_a_model_that_vanished_ends_as_failed_with_the_cause(store: Store, tmp_path: Path) -> None:
+    """Once ready, an engine that cannot load is an Ended event with one line of cause."""
+    model = tmp_path / "model"
+    model.mkdir()
+    for file in BUNDLED_PATH.iterdir():
+        (model / file.name).write_bytes(file.read_bytes())
+    session = make(store, registered(SMALL, model=str(model)))
+    (model / "model.safetensors").unlink()
+    launch(session)
+    wait_for_end(session)
+    state = state_of(session)
+    assert state.ended is not None
+    assert (state.ended.state, state.ended.exit_code) == ("failed", 1)
+    assert "model.safetensors" in state.ended.reason
+
+
+def test_a_changed_engine_is_refused_unless_allowed(store: Store) -> None:
+    """A resume on other numerics ends as failed and names what changed; allowed, it goes on and records it."""
+    session = make(store, registered(SMALL, problems=3))
+    launch(session)
+    wait_for(lambda: session.summary().measured >= 1)
+    os.kill(pid_of(session), signal.SIGTERM)
+    wait_for_end(session)
+    os.environ["OMP_NUM_THREADS"], before = (
+        "1" if os.environ.get("OMP_NUM_THREADS") != "1" else "2",
+        os.environ.get("OMP_NUM_THREADS"),
+    )
+    try:
+        launch(session)
+        wait_for_end(session)
+        state = state_of(session)
+        assert state.ended is not None
+        assert state.ended.state == "failed"
+        assert "numerics changed" in state.ended.reason
+        launch(session, allow_changed_engine=True)
+        wait_for_end(session)
+    finally:
+        del os.environ["OMP_NUM_THREADS"]
+        if before is not None:
+            os.environ["OMP_NUM_THREADS"] = before
+    state = state_of(session)
+    assert session.state() == "finished"
+    assert state.engine is not None
+    assert state.engine.changed != ()
+
+
+def test_the_stop_rule_and_the_hours_end_a_campaign_cleanly(store: Store) -> None:
+    """max_hours shorter than a problem stops as `stopped`, exit code 0, with the limit's name."""
+    session = make(store, registered(SMALL, max_hours=1e-5))
+    launch(session)
+    wait_for_end(session)
+    state = state_of(session)
+    assert state.ended is not None
+    assert (state.ended.state, state.ended.exit_code) == ("stopped", 0)
+    assert "max_hours" in state.ended.reason
+    assert not any(isinstance(event, PassEnded) for event in read(session.journal_path, session.registration().digest))
+
+
+def test_a_task_that_changed_since_registration_is_refused(store: Store, tmp_path: Path) -> None:
+    """Data enters by content hash: another line in the file is another campaign."""
+    data = tmp_path / "task.jsonl"
+    rows = [{"question": f"What is {n} + {n}?", "answer": str(2 * n)} for n in range(3)]
+    data.write_bytes(b"\n".join(msgspec.json.encode(row) for row in rows))
+    session = make(store, registered(SMALL, task=f"jsonl:{data}", problems=1))
+    data.write_bytes(data.read_bytes().replace(b"What is 1", b"What was 1"))
+    launch(session)
+    wait_for_end(session)
+    state = state_of(session)
+    assert state.ended is not None
+    assert state.ended.state == "failed"
+    assert "was registered" in state.ended.reason
