@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 REPO = Path(__file__).resolve().parent.parent
+SHORT_PROBLEMS = ["--rollouts", "2", "--k", "2", "--max-cont-tokens", "64"]
 CLOCKED = re.compile(r"^\[(\d+):(\d\d)\] ", flags=re.MULTILINE)
 
 
@@ -218,7 +219,7 @@ def test_ctrl_c_detaches_and_the_campaign_goes_on(long_settings: list[str]) -> N
 
 def test_pause_and_resume_hold_and_continue_a_campaign(long_settings: list[str]) -> None:
     """Pause takes effect at the next problem; resume takes it back; both need a running worker."""
-    assert process("launch", *long_settings, "--rollouts", "2", "--detach", "--name", "held").returncode == errors.DONE
+    assert process("launch", *long_settings, *SHORT_PROBLEMS, "--detach", "--name", "held").returncode == errors.DONE
     folder = session("held")
     wait_for_problem(folder)
     assert cli.run(["pause", "held"]) == errors.DONE
@@ -236,7 +237,7 @@ def test_a_killed_worker_is_interrupted_and_resume_continues_it(
     settings: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Kill -9 loses the open problem alone; resume measures the rest."""
-    args = [*settings, "--problems", "6", "--rollouts", "4", "--max-cont-tokens", "200", "--wave", "1"]
+    args = [*settings, "--problems", "4", "--max-cont-tokens", "120", "--wave", "1"]
     assert process("launch", *args, "--detach", "--name", "shot").returncode == errors.DONE
     folder = session("shot")
     wait_for_problem(folder)
@@ -249,7 +250,7 @@ def test_a_killed_worker_is_interrupted_and_resume_continues_it(
     done = process("resume", "shot", "--plain")
     assert (done.returncode, done.stderr) == (errors.DONE, "")
     assert "run 2 continued" in done.stdout
-    assert folder.summary().measured == 6
+    assert folder.summary().measured == 4
     assert cli.run(["verify", "shot"]) == errors.DONE
 
 
@@ -261,3 +262,15 @@ def test_control_of_what_does_not_run_says_so(settings: list[str], capsys: pytes
         assert "not running" in capsys.readouterr().err
     assert cli.run(["resume", "over"]) == errors.USAGE
     assert "finished" in capsys.readouterr().err
+
+
+def test_the_launcher_and_the_plain_viewer_never_load_torch_or_textual(settings: list[str]) -> None:
+    """Torch belongs to the worker, textual to the dashboard."""
+    code = (
+        "import sys\nfrom tui.cli import run\n"
+        f"codes = [run(['launch', *{settings!r}, '--dry-run']), run(['launch', *{settings!r}, '--plain'])]\n"
+        "print(codes, sorted({'torch', 'textual', 'transformers', 'vllm'} & set(sys.modules)))\n"
+    )
+    command_line = [sys.executable, "-W", "ignore", "-c", code]
+    done = subprocess.run(command_line, cwd=REPO, capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.splitlines()[-1] == "[0, 0] []"

@@ -63,9 +63,11 @@ class Teller:
             return self._loading
         if now.stage == "paused":
             return "paused; the engine and its memory stay held (and billed)"
-        if now.stage == "between" or now.total == 0:
-            return "between problems" if now.stage == "between" else f"{self._place(now.problem)}{now.stage}"
+        if now.stage == "between":
+            return "between problems"
         where = "trunks" if now.stage == "trunks" else f"{self._place(now.problem)}{now.stage}"
+        if now.total == 0:
+            return where
         checks = "" if now.stage == "trunks" else f", {now.verified} verified, {now.failed} failed"
         preempted = f", {count(now.preemptions, 'preemption')}" if now.preemptions > 0 else ""
         speed = f"{now.tokens_per_s:,.0f} tokens/s, KV {100 * now.kv_use:.0f}%"
@@ -90,7 +92,7 @@ class Teller:
     def _(self, event: events.EngineReady) -> list[str]:
         self._ready_at = event.mono
         ready = (
-            f"engine ready in {event.seconds:.1f} s: {one_line(event.engine, 20)}, {one_line(event.model, 60)}, "
+            f"engine ready in {event.seconds:.1f} s: {one_line(event.engine, 20)}, {self._model()}, "
             f"{event.num_blocks:,} blocks of {event.block_size} tokens, cache checks by {event.proof}"
         )
         if not event.changed:
@@ -130,6 +132,10 @@ class Teller:
     @_lines.register
     def _(self, event: events.Ended) -> list[str]:
         return [f"{event.state}: {one_line(event.reason, 300)}"]
+
+    def _model(self) -> str:
+        """The registered model; the engine's own word for a bundled one is a path."""
+        return one_line(self.state.spec.model or "", 60)
 
     def _place(self, problem: int | None) -> str:
         if problem is None:

@@ -160,10 +160,11 @@ def _excess(report: Report) -> Table:
         return _facts(("undefined", pooled.why or ""))
     se = NONE if pooled.se is None else f"{100 * pooled.se:.1f}pp"
     by_cr2 = f"by CR2: SE {se}, t = {number(pooled.t)}, df = {number(pooled.df, 1)}, {p_value(pooled.p)}"
+    spread = f"{interval(pooled.ci95, signed=True)}, {by_cr2}" if pooled.se is not None else f"({pooled.why})"
     drawn = f"bootstrap over problems {interval(report.pooled_bootstrap.ci95, signed=True)}"
     by_t = f"{_t(mean.t, mean.df, mean.why)}, {p_value(mean.p)}"
     return _facts(
-        ("pooled", f"{points(pooled.value)} {interval(pooled.ci95, signed=True)}, {by_cr2}"),
+        ("pooled", f"{points(pooled.value)} {spread}"),
         ("", f"{drawn}; {_flip(report.pooled_sign_flip)}"),
         ("per-problem mean", f"{points(mean.mean)}, {by_t}; {_flip(report.clustered_sign_flip)}"),
         ("problems", f"{mean.refeed_worse} re-feed worse, {mean.floor_worse} replica worse, {mean.equal} equal"),
@@ -177,7 +178,8 @@ def _flip(flip: SignFlip) -> str:
 
 def _t(t: float | None, df: int | None, why: str | None) -> str:
     if t is None:
-        return f"t {why or 'undefined'}"
+        reason = why or "not known"
+        return f"t {reason}" if reason.startswith("undefined") else f"t undefined: {reason}"
     return f"t({df}) = {t:.2f}"
 
 
