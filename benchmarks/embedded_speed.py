@@ -216,6 +216,9 @@ def measure(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
         "ratio_of_cpu_seconds": round(statistics.median(cpus), 3),
         "ratios": [round(ratio, 3) for ratio in walls],
         "bar": BAR,
+        "environment": {
+            name: value for name, value in os.environ.items() if name.startswith(("OMP_", "GOMP_", "KMP_"))
+        },
         "load_average": os.getloadavg()[0],
         "cores": os.cpu_count(),
         "model": f"random, bundled shape, {options.layers} layers" if options.layers > 0 else options.model.name,

@@ -52,8 +52,11 @@ def tiles(queries: torch.Tensor, pages: Pages, layer: int, group: Group, out: to
     if padding > 0:
         grouped = functional.pad(grouped, (0, 0, 0, padding))
         mask = functional.pad(mask.expand(-1, -1, rows, -1), (0, 0, 0, padding))
+    if m * kv_heads == 1 and group.row_multiple > 1:
+        # A single entry would run outside of torch's parallel region, where the products may be split differently.
+        grouped, keys, values, mask = (one.expand(2, *one.shape[1:]) for one in (grouped, keys, values, mask))
     mixed = functional.scaled_dot_product_attention(grouped, keys, values, attn_mask=mask)
-    flat = mixed[:, :, :rows].reshape(m, kv_heads, width, share, head_dim).transpose(1, 2)
+    flat = mixed[:m, :, :rows].reshape(m, kv_heads, width, share, head_dim).transpose(1, 2)
     _put(out, group, flat.reshape(m * width, heads * head_dim))
 
 

@@ -128,6 +128,7 @@ def build(
     entries, layout = _Entries(rows, starts, counts, flats), _Layout(tables, pages, shapes)
     decode, prefill = entries.pick(np.arange(decoded)), entries.pick(np.arange(decoded, len(pieces)))
     rows_wanted = ends - 1 if wanted is None else np.array(wanted, dtype=np.int64)
+    tile = shapes.tile_of(pages.share)
     padded = _round_up(total, shapes.row_multiple)
     return Batch(
         tokens=_padded(tokens, padded),
@@ -136,7 +137,7 @@ def build(
         decode=tuple(_groups(decode, 1, layout)) if shapes.own_decode else (),
         prefill=(
             *(() if shapes.own_decode else _groups(decode, 1, layout)),
-            *_groups(_tiles(prefill, shapes.query_tile), shapes.query_tile, layout),
+            *_groups(_tiles(prefill, tile), tile, layout),
         ),
         wanted=_padded(rows_wanted, _round_up(len(rows_wanted), shapes.row_multiple)),
         wanted_count=len(rows_wanted),

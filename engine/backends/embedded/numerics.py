@@ -6,12 +6,13 @@ few rows, scaled_dot_product_attention with the KV length modulo the vector widt
     split      prefill through SDPA, decode through a grouped kernel of its own, both at padded lengths. Neither
                depends on the batch where linears do not (bf16 with at most 384 inputs): what differs is decode.
     natural    SDPA at whatever shapes the batch has; results depend on the batch, as on a loaded server.
-    invariant  one SDPA path for both, padded lengths and query rows, linears in tiles of 16 rows where rows could
-               matter: results depend on the tokens alone. A self-check at start refuses the name where that fails.
+    invariant  one SDPA path for both, always 16 query rows, KV length a function of the position, linears in tiles of
+               16 rows where rows could matter: results depend on the tokens alone. A self-check refuses the name if not.
 """
 
 from __future__ import annotations
 
+import os
 import platform
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,14 @@ Mode = Literal["split", "natural", "invariant"]
 DTYPES: Final = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
 ROW_TILE: Final = 16
 SAFE_INPUTS: Final = 384  # bf16 linears of at most so many inputs gave the same bits for any number of rows
+KERNEL_VARIABLES: Final = (  # environment variables that choose kernels
+    "ATEN_CPU_CAPABILITY",
+    "DNNL_MAX_CPU_ISA",
+    "ONEDNN_MAX_CPU_ISA",
+    "ONEDNN_DEFAULT_FPMATH_MODE",
+    "MKL_CBWR",
+    "MKL_ENABLE_INSTRUCTIONS",
+)
 ISA_FLAGS: Final = ("avx2", "avx512f", "avx512_bf16", "avx512_fp16", "amx_bf16", "amx_fp16", "asimd", "bf16", "sve")
 
 
@@ -53,6 +62,16 @@ class Shapes:
     row_multiple: int
     query_tile: int
     tile_linears: bool
+
+    def tile_of(self, share: int) -> int:
+        """Query tokens of one SDPA entry, where `share` query heads read one KV head.
+
+        In invariant mode each entry has exactly `ROW_TILE` rows (more only where `share` is more), in decode and in
+        prefill: without AVX-512 the last rows of a larger one go through another kernel.
+        """
+        if self.mode != "invariant":
+            return self.query_tile
+        return 1 << max(0, (ROW_TILE // share).bit_length() - 1)
 
     def padded_lengths(self, lengths: NDArray[np.int64], block_size: int) -> NDArray[np.int64]:
         """KV lengths that attention runs at, each a function of one sequence's own length; in natural mode as given."""
@@ -106,6 +125,7 @@ def describe(shapes: Shapes, dtype: str) -> dict[str, str]:
     """The mode, the kernels and the machine code behind every logit, by name, as text (for `EngineInfo.numerics`)."""
     row = str(shapes.row_multiple)
     decode = "grouped bmm, fp32 softmax" if shapes.own_decode else f"sdpa, query rows x{row}"
+    tiling = f"entries of {ROW_TILE} rows" if shapes.mode == "invariant" else f"tiles of {shapes.query_tile} queries"
     tiles = f"{ROW_TILE} rows where inputs > {SAFE_INPUTS} or not bfloat16" if shapes.tile_linears else "none"
     return {
         "numerics": shapes.mode,
@@ -114,7 +134,7 @@ def describe(shapes: Shapes, dtype: str) -> dict[str, str]:
         "threads": str(torch.get_num_threads()),
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "cpu_isa": cpu_isa(),
-        "attention_prefill": f"sdpa, query tiles of {shapes.query_tile}, rows x{row}",
+        "attention_prefill": f"sdpa, {tiling}, rows x{row}",
         "attention_decode": decode,
         "kv_lengths": f"x{shapes.length_step}, beyond {8 * shapes.length_step} in quarters of powers of two"
         if shapes.length_step > 1
@@ -122,6 +142,8 @@ def describe(shapes: Shapes, dtype: str) -> dict[str, str]:
         "linear_rows": f"x{row}",
         "linear_tiles": tiles,
         "head": "float32 from the final states",
+        "float32_matmul": torch.get_float32_matmul_precision(),
+        "kernel_variables": " ".join(f"{name}={os.environ[name]}" for name in KERNEL_VARIABLES if name in os.environ),
     }
 
 

@@ -24,6 +24,7 @@ class Pages:
         self.block_size = block_size
         self.kv_heads = config.kv_heads
         self.head_dim = config.head_dim
+        self.share = config.heads // config.kv_heads
         shape = (config.kv_heads * self.blocks, block_size * config.head_dim)
         self.keys = [torch.zeros(shape, dtype=dtype) for _ in range(config.layers)]
         self.values = [torch.zeros(shape, dtype=dtype) for _ in range(config.layers)]

@@ -85,7 +85,7 @@ def require_invariance(checked: Checked) -> None:
             f"numerics is 'invariant', but here {checked.logit_rows_differing} of {checked.logit_rows} logit rows and "
             f" {checked.kv_elements_differing} of {checked.kv_elements} KV elements depend on the batch"
         )
-        raise RefeedError("engine", message, "use numerics = 'split', or another machine")
+        raise RefeedError("engine", message, "use numerics = 'split', one thread, bfloat16, or another machine")
 
 
 class _Bench:
