@@ -46,7 +46,7 @@ async def opened(
 ) -> AsyncIterator[tuple[RefeedApp, Pilot[int]]]:
     """A dashboard on a session, read to its end and painted."""
     app = RefeedApp(folder, mode=mode, ascii_only=ascii_only, speed=speed)
-    async with app.run_test(size=size) as pilot:
+    async with app.run_test(size=size, notifications=True) as pilot:
         if mode != "home":
             await settle(app, pilot)
         yield app, pilot

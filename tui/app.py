@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Literal
 from textual import work
 from textual.app import App
 from textual.binding import Binding
+from textual.scrollbar import ScrollBar, ScrollBarRender
 from textual.theme import Theme
 
 from sessions.errors import RefeedError
@@ -68,6 +69,13 @@ THEMES: Final = (
 )
 
 
+class AsciiBars(ScrollBarRender):
+    """Scrollbars without partial blocks."""
+
+    VERTICAL_BARS: ClassVar[list[str]] = [" "] * 8
+    HORIZONTAL_BARS: ClassVar[list[str]] = [" "] * 8
+
+
 class RefeedApp(App[int]):
     """The dashboard.
 
@@ -100,6 +108,7 @@ class RefeedApp(App[int]):
         """Prepare; nothing is read before it runs."""
         super().__init__()
         self.glyphs: Glyphs = ASCII if (wants_ascii() if ascii_only is None else ascii_only) else UNICODE
+        ScrollBar.renderer = AsciiBars if self.glyphs.ascii_only else ScrollBarRender
         self.slow = slow
         self.mode = mode
         self.speed = speed

@@ -180,11 +180,12 @@ class Tape:
         return None
 
     def next_close(self, step: int) -> int:
-        """Position after the next (step 1) or the previous (step -1) problem's end."""
+        """Position after the next problem's end (step 1), or with one problem fewer (step -1)."""
         places = [n + 1 for n, event in enumerate(self.events) if isinstance(event, ProblemClosed)]
         if step > 0:
             return next((place for place in places if place > self.position), len(self.events))
-        return next((place for place in reversed(places) if place < self.position), 0)
+        behind = [place for place in places if place <= self.position]
+        return behind[-2] if len(behind) > 1 else 0
 
     def first_failure(self) -> int | None:
         """Position after the first cache failure; None when there is none."""

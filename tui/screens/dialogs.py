@@ -9,6 +9,7 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
+from tui.views.words import wrapped
 from tui.widgets.lines import Lines, ScrollLines
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class Ask(Dialog[str | None]):
     def compose(self) -> ComposeResult:
         """The question and a field."""
         with Vertical():
-            yield Lines((((self._question, "strong"),),))
+            yield Lines(wrapped(self._question, 68, "strong"))
             yield Input(self._value, id="answer")
             yield Lines(((("enter", "key"), (" go   ", "plain"), ("esc", "key"), (" cancel", "plain")),))
 

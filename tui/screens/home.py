@@ -15,6 +15,7 @@ from sessions.export import export
 from sessions.store import Store
 from tui.audited import Session, audit
 from tui.commands.list import describe
+from tui.numbers import count
 from tui.plaintext import one_line
 from tui.report_text import render
 from tui.screens.base import SizedScreen
@@ -127,7 +128,7 @@ class HomeScreen(SizedScreen):
         """Show the sessions."""
         self._entries = message.entries
         live = sum(entry.row.state in {"running", "paused"} for entry in self._entries)
-        text = f"{len(self._entries)} sessions, {live} live; newest first"
+        text = f"{count(len(self._entries), 'session')}, {live} live; newest first"
         if not self._entries:
             text = "no sessions yet: n starts a campaign"
         note = message.error or text
@@ -213,7 +214,7 @@ class HomeScreen(SizedScreen):
         except RefeedError as error:
             self.app.call_from_thread(self.notify, one_line(str(error)), severity="error", markup=False)
         else:
-            text = f"wrote {len(written)} files to {out}"
+            text = f"wrote {count(len(written), 'file')} to {out}"
             self.app.call_from_thread(self.notify, one_line(text), markup=False)
 
     def action_new(self) -> None:

@@ -76,12 +76,13 @@ class LivePane(Pane):
     def _plot(self, watched: Watched) -> None:
         glyphs = self.glyphs
         trend, path = self.query_one("#trend", Plot), self.query_one("#path", Plot)
-        title = heading("Trend by closed problem", trend.size.width, glyphs, "dots: 95% interval")
+        note = "thin: 95% interval" if trend.size.height >= live.BAND_FROM else ""
+        title = heading("Trend by closed problem", trend.size.width, glyphs, note)
         self._show("#trend-title", (title,))
         title = heading(f"Symmetry e, log axis, 1/{glyphs.alpha} line", path.size.width, glyphs, "running max counts")
         self._show("#path-title", (title,))
         trend.show(live.trend(watched, self.condition, *trend.size))
-        path.show(live.e_path(watched, path.size.width, glyphs))
+        path.show(live.e_path(watched, *path.size, glyphs))
 
     def _side(self, watched: Watched, width: int) -> None:
         glyphs = self.glyphs

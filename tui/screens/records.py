@@ -65,6 +65,8 @@ class LogPane(Pane):
     keys: ClassVar = (("w", "events or worker.log"),)
     BINDINGS: ClassVar = [Binding("w", "worker_log", "events or worker.log", show=False)]
     worker = False
+    _lines: log.LogLines | None = None
+    _of: object = None
 
     def compose(self) -> ComposeResult:
         """What is shown, and the lines."""
@@ -76,7 +78,10 @@ class LogPane(Pane):
         note = self.query_one("#log-note", Lines)
         if not self.worker:
             note.show((((f"{len(watched.log):,} entries; w shows worker.log", "muted"),),))
-            self.query_one("#log-table", LineTable).show(log.LogRows(watched.log, watched.log_first))
+            table = self.query_one("#log-table", LineTable)
+            if self._lines is None or self._lines.width != table.room or self._of is not watched:
+                self._lines, self._of = log.LogLines(table.room), watched
+            table.show(log.LogRows(self._lines.take(watched.log, watched.log_first)))
         elif plots:
             note.show((((f"end of {watched.folder.log_path}; w shows the events", "muted"),),))
             self._read(watched.folder.log_path)
@@ -88,8 +93,9 @@ class LogPane(Pane):
     def on_worker_log(self, message: WorkerLog) -> None:
         """Show the end of worker.log."""
         message.stop()
+        lines = message.lines or ["worker.log is empty"]
         if self.worker:
-            self.query_one("#log-table", LineTable).show(log.LogRows(message.lines or ["worker.log is empty"]))
+            self.query_one("#log-table", LineTable).show(log.LogRows([(line, log.ink_of(line)) for line in lines]))
 
     def action_worker_log(self) -> None:
         """Switch between events and worker.log."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import textwrap
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 from stats.decision import decide
 from stats.rates import nothing_seen
@@ -50,6 +50,8 @@ CONDITIONS: Final[dict[Condition, str]] = {
 SECONDS_PER_HOUR: Final = 3600
 POINTS_PER_COLUMN: Final = 2
 TALL_PLOT: Final = 14
+BAND_FROM: Final = 8
+LATE_SHARE: Final = 0.6
 
 
 def header(watched: Watched, width: int, glyphs: Glyphs) -> tuple[Line, Line]:
@@ -404,18 +406,22 @@ def trend(watched: Watched, condition: Condition, width: int, height: int) -> Fi
         return Figure(empty="trend: after the first closed problem with an eligible pivot")
     numbered = thinned(list(enumerate(found, start=1)), POINTS_PER_COLUMN * width)
     xs = tuple(float(number) for number, _ in numbered)
-    series: list[Series] = []
+    thin: list[Series] = []
+    lines: list[Series] = []
     tops: list[float] = [0.1]
-    for name, ink in (("refeed", "refeed"), ("floor", "floor")):
-        rates = [getattr(point, name) for _, point in numbered]
+    pairs: tuple[tuple[Literal["refeed", "floor"], str], ...] = (("refeed", "re-feed"), ("floor", "floor"))
+    for ink, name in pairs:
+        rates: list[RateInterval] = [getattr(point, ink) for _, point in numbered]
         bounds = [(x, rate.ci95) for x, rate in zip(xs, rates, strict=True) if rate.ci95 is not None]
-        for end in (0, 1):
-            ys = tuple(ci95[end] for _, ci95 in bounds)
-            series.append(Series(tuple(x for x, _ in bounds), ys, ink, "dots"))  # type: ignore[arg-type]
-            tops += ys
-        ys = tuple(rate.rate for rate in rates)
+        if height >= BAND_FROM:
+            for end in (0, 1):
+                ys = tuple(ci95[end] for _, ci95 in bounds)
+                thin.append(Series(tuple(x for x, _ in bounds), ys, ink, "thin"))
+                tops += ys
+        ys = tuple(rate.rate or 0.0 for rate in rates)
         tops += ys
-        series.append(Series(xs, ys, ink, "line", "re-feed" if name == "refeed" else "floor"))  # type: ignore[arg-type]
+        lines.append(Series(xs, ys, ink, "line", name))
+    series = thin + lines  # the lines lie over the bands
     top = min(1.0, math.ceil(max(tops) * 10) / 10)
     parts = 2 if height < TALL_PLOT else round(top * 10)
     ticks = tuple((top * part / parts, f"{100 * top * part / parts:.0f}%") for part in range(parts + 1))
@@ -435,7 +441,7 @@ def thinned(items: list[_T], most: int) -> list[_T]:
     return [items[round(number * step)] for number in range(most)]
 
 
-def e_path(watched: Watched, width: int, glyphs: Glyphs) -> Figure:
+def e_path(watched: Watched, width: int, height: int, glyphs: Glyphs) -> Figure:
     """log10 of the symmetry e-value after each informative problem, with the line that it has to cross once."""
     monitor = watched.state.live.monitor
     if not monitor.path:
@@ -446,16 +452,20 @@ def e_path(watched: Watched, width: int, glyphs: Glyphs) -> Figure:
     line = -math.log10(monitor.alpha)
     low = min(0.0, math.floor(min(ys)))
     high = max(math.ceil(line), math.ceil(max(ys)))
-    decades = range(int(low), int(high) + 1, max(1, (int(high) - int(low)) // 4))
-    ticks = [(float(power), _decade(power)) for power in decades if abs(power - line) > 0.4]  # noqa: PLR2004
+    stride = max(1, math.ceil((high - low) / max(1, (height - 2) // 2)))
+    apart = (high - low) / max(1, height - 2)
+    decades = range(int(low), int(high) + 1, stride)
+    ticks = [(float(power), _decade(power)) for power in decades if abs(power - line) > apart]
     ticks.append((line, f"1/{glyphs.alpha}={1 / monitor.alpha:g}"))
     series = [Series(xs, ys, "accent", "line", "")]
     crossing = monitor.symmetry.crossing
     if crossing is not None:
         at = float(crossing.informative)
-        height = math.log10(max(monitor.path[crossing.informative - 1].symmetry, 1e-12))
-        mark = f"{'x' if glyphs.ascii_only else '◆'} crossed"
-        series.append(Series((at,), (height,), "good", "dots", mark))
+        reached = math.log10(max(monitor.path[crossing.informative - 1].symmetry, 1e-12))
+        mark = "x" if glyphs.ascii_only else "◆"
+        early = crossing.informative <= LATE_SHARE * len(monitor.path)
+        label = f"{mark} crossed" if early else f"crossed {mark}"
+        series.append(Series((at,), (reached,), "good", "dots", label, "right" if early else "left"))
     levels = (Level(line, "warn"),)
     return Figure(
         tuple(series),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING, Final
 
 from tui.widgets.table import Column
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
 COLUMNS: Final = (Column("", 0),)
 BAD: Final = ("FAILED", "aborted:", "failed:", "interrupted:", "DROPPED", "dropped")
+INDENT: Final = " " * 8
 LOUD: Final = ("WARNING", "DEVIATION", "NOTE:", "paused")
 
 
@@ -23,28 +25,50 @@ def ink_of(entry: str) -> Ink:
     return "warn" if any(word in entry for word in LOUD) else "plain"
 
 
-class LogRows:
-    """Entries, oldest first; an entry's name is its number since the start."""
+class LogLines:
+    """Entries broken into lines that fit; only new entries are broken, so that a long log costs nothing."""
 
-    def __init__(self, entries: Sequence[str], first: int = 0) -> None:
-        """Take them as they are; `first` is the number of the first that is still kept."""
-        self._entries = tuple(entries)
-        self._first = first
+    def __init__(self, width: int) -> None:
+        """Break at this many cells."""
+        self.width = width
+        self._taken = 0
+        self._lines: list[Span] = []
+
+    def take(self, entries: Sequence[str], first: int) -> list[Span]:
+        """All lines, after breaking the entries that came since the last time.
+
+        Args:
+            entries: those that are still kept, oldest first.
+            first: number of the first of these since the start.
+        """
+        for entry in entries[max(0, self._taken - first) :]:
+            ink = ink_of(entry)
+            parts = textwrap.wrap(entry, max(20, self.width), subsequent_indent=INDENT, break_on_hyphens=False)
+            self._lines += [(part, ink) for part in parts or [""]]
+        self._taken = first + len(entries)
+        return self._lines
+
+
+class LogRows:
+    """Lines of a log, oldest first; a line's name is its number."""
+
+    def __init__(self, lines: Sequence[Span]) -> None:
+        """Take them as they are."""
+        self._lines = lines
+        self._count = len(lines)
 
     def __len__(self) -> int:
         """How many."""
-        return len(self._entries)
+        return self._count
 
     def cells(self, row: int) -> tuple[Span, ...]:
-        """One entry."""
-        entry = self._entries[row]
-        return ((entry, ink_of(entry)),)
+        """One line."""
+        return (self._lines[row],)
 
     def key(self, row: int) -> int:
         """Its number."""
-        return self._first + row
+        return row
 
     def find(self, key: int) -> int | None:
-        """Row of a number."""
-        row = key - self._first
-        return row if 0 <= row < len(self._entries) else None
+        """The same number."""
+        return key if key < self._count else None

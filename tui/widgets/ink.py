@@ -58,7 +58,7 @@ LIGHT: Final[dict[str, str]] = {
     "ink-bad": "#ffffff",
     "ink-bad-ground": "#a8330a",
     "ink-warn": "#6e5600",
-    "ink-refeed": "#a35200",
+    "ink-refeed": "#9c4e00",
     "ink-floor": "#005f9e",
     "ink-accent": "#7a3b9c",
     "ink-cursor-ground": "#cfe0f2",
@@ -68,7 +68,7 @@ LIGHT: Final[dict[str, str]] = {
     "ink-heat2": "#1d2733",
     "ink-heat2-ground": "#b3cfdc",
     "ink-heat3": "#ffffff",
-    "ink-heat3-ground": "#437e9c",
+    "ink-heat3-ground": "#35708e",
     "ink-heat4": "#ffffff",
     "ink-heat4-ground": "#173a52",
 }

@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
+import numpy as np
 import plotext
 
 from tui.widgets.ink import INKS, Inked
@@ -21,10 +22,11 @@ if TYPE_CHECKING:
 
     from tui.widgets.ink import Ink, Span
 
-Marker = Literal["line", "dots", "steps"]
+Marker = Literal["line", "thin", "dots", "steps"]
+Side = Literal["left", "right"]
 
 SMALLEST: Final = (16, 4)
-_FINE: Final = "braille"
+_MARKS: Final[dict[Marker, str]] = {"line": "hd", "thin": "braille", "dots": "braille", "steps": "hd"}
 _ASCII: Final = str.maketrans("┌┐└┘├┤┬┴┼│─╭╮╰╯", "+++++++++|-++++")
 _STYLE: Final = re.compile(r"\x1b\[([0-9;]*)m")
 _ASCII_MARKS: Final = "*o+x#"
@@ -37,8 +39,9 @@ class Series:
     Attributes:
         x, y: the same length.
         ink: role.
-        marker: joined by lines, left as dots, or joined by steps.
+        marker: joined by lines, by thin dotted ones or by steps, or left as dots.
         label: written at the last point; empty for none.
+        side: on which side of that point the label lies.
     """
 
     x: tuple[float, ...]
@@ -46,6 +49,7 @@ class Series:
     ink: Ink
     marker: Marker = "line"
     label: str = ""
+    side: Side = "left"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +106,12 @@ def drawn(figure: Figure, width: int, height: int, *, ascii_only: bool = False) 
     for level in figure.levels:
         canvas.line(level.y, orientation=0, pixel=_pixel(level.ink), style="default")
     for number, series in enumerate(figure.series):
-        _draw(canvas, series, number, ascii_only=ascii_only)
+        _draw(canvas, series, number, width, ascii_only=ascii_only)
     for series in figure.series:
         if series.label and series.x:
             label = plotext.colorize(series.label).fill(_pixel(series.ink))
-            canvas.draw(canvas.text(series.x[-1], series.y[-1], label, alignment="right"))
+            alignment = "right" if series.side == "left" else "left"
+            canvas.draw(canvas.text(series.x[-1], series.y[-1], label, alignment=alignment))
     text = canvas.build().string()
     canvas.clear()
     return [list(_spans(row.translate(_ASCII) if ascii_only else row)) for row in text.rstrip("\n").split("\n")]
@@ -116,17 +121,27 @@ def _pixel(ink: Ink) -> plotext.pixel:
     return plotext.pixel(foreground=INKS.index(ink) + 1)
 
 
-def _draw(canvas: plotext.figure, series: Series, number: int, *, ascii_only: bool) -> None:
+def _draw(canvas: plotext.figure, series: Series, number: int, columns: int, *, ascii_only: bool) -> None:
     x, y = list(series.x), list(series.y)
     if series.marker == "steps":
         x, y = _steps(x, y)
-    mark = _ASCII_MARKS[number % len(_ASCII_MARKS)] if ascii_only else _FINE
-    if ascii_only and series.marker == "dots":
-        mark = "."
+    if series.marker == "thin":
+        x, y = _dotted(x, y, columns)
+    mark = _MARKS[series.marker]
+    if ascii_only:
+        mark = "." if series.marker in {"dots", "thin"} else _ASCII_MARKS[number % len(_ASCII_MARKS)]
     signal = canvas.signal(x, y, marker=plotext.marker(mark, pixel=_pixel(series.ink)))
-    if series.marker != "dots" and len(x) > 1:
+    if series.marker in {"line", "steps"} and len(x) > 1:
         signal.lines(active=True)
     canvas.draw(signal)
+
+
+def _dotted(x: list[float], y: list[float], columns: int) -> tuple[list[float], list[float]]:
+    """Points on the line through the given ones, about one a column."""
+    if len(x) < 2:  # noqa: PLR2004  (a line needs two)
+        return x, y
+    places = np.linspace(x[0], x[-1], max(2, columns))
+    return places.tolist(), np.interp(places, x, y).tolist()
 
 
 def _steps(x: list[float], y: list[float]) -> tuple[list[float], list[float]]:

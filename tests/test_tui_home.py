@@ -1,0 +1,205 @@
+"""Home, new campaign, and comparing sessions."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+import pytest
+from textual.widgets import Input
+
+from sessions.errors import RefeedError
+from tests.tui_journals import Script, imported
+from tests.tui_pilot import living, opened, screen_text
+from tui.draft import NAMES, Draft
+from tui.screens.new import NewScreen
+from tui.widgets.table import LineTable
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from textual.pilot import Pilot
+
+    from tui.app import RefeedApp
+
+
+async def until(app: RefeedApp, pilot: Pilot[int], said: str) -> str:
+    """Wait until the screen says something."""
+    for _ in range(150):
+        await pilot.pause(0.04)
+        text = screen_text(app)
+        if said in text:
+            return text
+    raise AssertionError(f"{said!r} did not appear:\n{screen_text(app)}")
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of one's own, and the present folder inside it."""
+    monkeypatch.setenv("REFEED_TUI_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def finished(home: Path, name: str) -> Script:
+    """A small session that finished."""
+    script = Script(home, name=name)
+    script.begin()
+    for problem in range(3):
+        script.problem(problem, script.nets())
+    script.finish()
+    return script
+
+
+async def test_sessions_are_listed_newest_first_and_live_ones_are_marked(home: Path) -> None:
+    """The list says state, progress and headline, and how many are live."""
+    imported(home, "primary")
+    script = Script(home, name="night")
+    script.begin()
+    with living(script.folder):
+        async with opened(None, mode="home") as (app, pilot):
+            text = await until(app, pilot, "primary")
+    assert "2 sessions, 1 live" in text
+    lines = text.split("\n")
+    night = next(number for number, line in enumerate(lines) if "night" in line)
+    primary = next(number for number, line in enumerate(lines) if "primary" in line)
+    assert "RUNNING" in lines[night]
+    assert "IMPORTED" in lines[primary]
+    assert "20/20" in lines[primary]
+    assert "+18.1pp (31.9% vs 13.7%)" in lines[primary]
+
+
+async def test_an_empty_home_says_how_to_start(home: Path) -> None:
+    """Without sessions, the screen names the key that starts one."""
+    del home
+    async with opened(None, mode="home") as (app, pilot):
+        text = await until(app, pilot, "no sessions yet")
+    assert "n starts a campaign" in text
+
+
+async def test_sessions_are_opened_replayed_and_left(home: Path) -> None:
+    """Enter opens, 0 comes back, r replays."""
+    finished(home, "one")
+    async with opened(None, mode="home") as (app, pilot):
+        await until(app, pilot, "one")
+        await pilot.press("enter")
+        await until(app, pilot, "[1 Live]")
+        await until(app, pilot, "FINISHED")
+        await pilot.press("0")
+        await until(app, pilot, "newest first")
+        await pilot.press("r")
+        await until(app, pilot, "REPLAY")
+
+
+async def test_the_report_and_an_export_are_at_hand(home: Path) -> None:
+    """R shows every number, e writes the asked formats beside."""
+    script = finished(home, "one")
+    async with opened(None, (120, 40), mode="home") as (app, pilot):
+        await until(app, pilot, "one")
+        await pilot.press("R")
+        await until(app, pilot, "Table 1")
+        await pilot.press("escape", "e")
+        await until(app, pilot, "which formats?")
+        app.screen.query_one(Input).value = "csv"
+        await pilot.press("enter")
+        await until(app, pilot, "wrote")
+    assert list((home / script.folder.id).glob("*.csv"))
+
+
+async def test_a_damaged_session_is_listed_with_its_damage(home: Path) -> None:
+    """One broken session does not hide the others."""
+    finished(home, "good")
+    bad = finished(home, "bad")
+    bad.folder.spec_path.write_text("{")
+    async with opened(None, mode="home") as (app, pilot):
+        text = await until(app, pilot, "DAMAGED")
+    assert "good" in text
+
+
+async def test_marked_sessions_are_compared_on_one_scale(home: Path) -> None:
+    """Figure 2: bars, excess and the pool of sessions that may be pooled."""
+    imported(home, "primary")
+    imported(home, "screened")
+    async with opened(None, (120, 40), mode="home") as (app, pilot):
+        await until(app, pilot, "screened")
+        await pilot.press("space", "j", "space", "c")
+        text = await until(app, pilot, "pooled: 2 sessions")
+        assert "72/226" in text
+        assert "143/410" in text
+        assert "+18.7pp" in text
+        await pilot.press("c")
+        text = await until(app, pilot, "eligible where exact-1 is nonzero")
+        await pilot.press("escape")
+        await until(app, pilot, "newest first")
+
+
+async def test_settings_that_differ_are_compared_but_not_pooled(home: Path) -> None:
+    """Sessions of different K stand side by side; the pool says which field differs."""
+    imported(home, "primary")
+    imported(home, "k8")
+    async with opened(None, (120, 40), mode="home") as (app, pilot):
+        await until(app, pilot, "primary")
+        await pilot.press("c")
+        text = await until(app, pilot, "pooled: 2 sessions")
+    assert "they differ in k (" in text
+
+
+async def test_fields_are_validated_and_the_command_is_exact(home: Path) -> None:
+    """A wrong value is refused by name; a right one stands in the command."""
+    del home
+    async with opened(None, (120, 40), mode="home") as (app, pilot):
+        await until(app, pilot, "no sessions yet")
+        await pilot.press("n")
+        await until(app, pilot, "refeed-tui launch demo")
+        assert isinstance(app.screen, NewScreen)
+        table = app.screen.query_one(LineTable)
+        table.jump(NAMES.index("k"))
+        await pilot.press("enter")
+        await pilot.pause(0.2)
+        await pilot.press(*"none", "enter")
+        text = await until(app, pilot, "spec field `k`")
+        assert "refeed-tui launch demo" in text
+        await pilot.press("enter")
+        await pilot.pause(0.2)
+        await pilot.press(*"8", "enter")
+        text = await until(app, pilot, "--k 8")
+        assert "tokens (at most" in text
+
+
+def test_the_command_makes_the_spec_that_was_shown() -> None:
+    """Parsed again by the command line, the draft's words give the draft's spec."""
+    draft = Draft("smoke")
+    draft.set("k", "3")
+    draft.set("batch_invariant", "true")
+    draft.set("decision", "0.01, 0.04")
+    draft.set("prompt", "Say it; then `stop`")
+    draft.set("name", "a b")
+    draft.set("price_per_hour", "2.5")
+    words = shlex.split(draft.command())
+    assert words[:3] == ["refeed-tui", "launch", "smoke"]
+    assert words[words.index("--k") + 1] == "3"
+    assert "--batch-invariant" in words
+    assert words[words.index("--decision") + 1] == "0.01,0.04"
+    assert words[words.index("--prompt") + 1] == "Say it; then `stop`"
+    assert words[words.index("--name") + 1] == "a b"
+    assert draft.asked().spec.k == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("k", "0"),
+        ("k", "many"),
+        ("temperature", "-1"),
+        ("preset", "nothing"),
+        ("decision", "0.5,0.1"),
+        ("stop", "maybe"),
+    ],
+)
+def test_a_refused_value_changes_nothing(name: str, text: str) -> None:
+    """After an error the draft is what it was."""
+    draft = Draft("demo")
+    before = draft.command()
+    with pytest.raises(RefeedError):
+        draft.set(name, text)
+    assert draft.command() == before

@@ -1,0 +1,270 @@
+"""Panels, keys and dialogs of a campaign."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.tui_journals import Script, imported
+from tests.tui_pilot import living, opened, screen_text, settle
+from tui.screens.campaign import CampaignScreen
+from tui.screens.inspector import InspectorScreen
+from tui.screens.pivots import PivotsPane
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from textual.pilot import Pilot
+
+    from tui.app import RefeedApp
+
+
+def measured(home: Path, problems: int = 4) -> Script:
+    """A campaign with some closed problems."""
+    script = Script(home, name="audit")
+    script.begin()
+    for problem in range(problems):
+        script.problem(problem, script.nets())
+    return script
+
+
+async def press(app: RefeedApp, pilot: Pilot[int], *keys: str) -> str:
+    """Press keys and return the screen's text."""
+    await pilot.press(*keys)
+    await pilot.pause(0.1)
+    if isinstance(app.screen, CampaignScreen):
+        await settle(app, pilot)
+    return screen_text(app)
+
+
+PANELS = {
+    "2": "48 of 48 pivots, by order of work",
+    "3": "re-feed, K = 4, n = ",
+    "4": "bit-exact",
+    "5": "|credit| >= 0.5",
+    "6": "measured",
+    "7": "closed: 12 pivots",
+    "8": "pooled excess above 0.05: load-bearing",
+    "1": "symmetry e",
+}
+
+
+async def test_each_digit_shows_its_panel(tmp_path: Path) -> None:
+    """Digits switch panels, and each panel shows its own facts."""
+    script = measured(tmp_path)
+    script.finish()
+    async with opened(script.folder) as (app, pilot):
+        for key, said in PANELS.items():
+            text = await press(app, pilot, key)
+            assert said in text
+            assert f"[{key} " in text
+
+
+@pytest.mark.parametrize("size", [(120, 40), (200, 60)])
+async def test_every_panel_is_ascii_when_asked(tmp_path: Path, size: tuple[int, int]) -> None:
+    """No panel draws a character outside ASCII on a terminal that has none."""
+    script = measured(tmp_path, problems=3)
+    script.finish()
+    async with opened(script.folder, size, ascii_only=True) as (app, pilot):
+        for key in "12345678":
+            text = await press(app, pilot, key)
+            assert text.isascii(), f"panel {key}"
+
+
+async def test_hidden_panels_are_not_painted(tmp_path: Path) -> None:
+    """Plots of a panel that is not shown are not drawn when events come."""
+    script = measured(tmp_path)
+    with living(script.folder):
+        async with opened(script.folder) as (app, pilot):
+            await press(app, pilot, "6")
+            before = app.screen.query_one("#trend").draws  # type: ignore[attr-defined]
+            script.problem(4, script.nets())
+            await pilot.pause(1.2)
+            assert app.screen.query_one("#trend").draws == before  # type: ignore[attr-defined]
+            assert "4 measured" in " ".join(screen_text(app).split())
+
+
+async def test_filter_keeps_what_matches_and_says_how_many(tmp_path: Path) -> None:
+    """`/` filters by words; a word that means nothing is told, and escape shows everything again."""
+    script = measured(tmp_path)
+    script.finish()
+    async with opened(script.folder) as (app, pilot):
+        await press(app, pilot, "2")
+        text = await press(app, pilot, "slash", *"task:1", "enter")
+        assert "12 of 48 pivots that match 'task:1'" in text
+        text = await press(app, pilot, "slash", *"x", "enter")
+        text = await press(app, pilot, "slash", *[*["backspace"] * 7, *"task:no"], "enter")
+        assert "task: wants a number, not 'no'" in text
+        text = await press(app, pilot, "escape")
+        assert "48 of 48 pivots" in text
+
+
+async def test_filters_agree_with_the_journal(tmp_path: Path) -> None:
+    """`flip`, `zero` and `same` part the pivots without rest."""
+    folder = imported(tmp_path, "screened")
+    async with opened(folder) as (app, pilot):
+        await press(app, pilot, "2")
+        counts = []
+        for word in ("flip", "zero", "same"):
+            pane = app.screen.query_one(PivotsPane)
+            await press(app, pilot, "slash", *["backspace"] * 6, *word, "enter")
+            counts.append(len(pane.table.rows))
+        assert app.watched is not None
+        live = app.watched.state.live
+        assert sum(counts) == len(app.watched.state.pivots)
+        assert counts[0] == live.common.refeed.reversals
+        assert counts[0] + counts[1] == live.common.refeed.disagree
+
+
+async def test_sorting_and_jumping_to_disagreements(tmp_path: Path) -> None:
+    """`s` sorts by the next column, `S` turns it round, `d` and `D` go to changed signs."""
+    script = measured(tmp_path)
+    script.finish()
+    async with opened(script.folder, (120, 40)) as (app, pilot):
+        await press(app, pilot, "2")
+        text = await press(app, pilot, "s", "s", "s")
+        assert "by margin" in text
+        pane = app.screen.query_one(PivotsPane)
+        margins = [float(pane.table.rows.cells(row)[3][0]) for row in range(len(pane.table.rows))]
+        assert margins == sorted(margins)
+        text = await press(app, pilot, "S")
+        assert "by margin, reversed" in text
+        await press(app, pilot, "g", "d")
+        assert pane.table.rows.cells(pane.table.cursor)[8][0] in {"zero", "FLIP"}
+        first = pane.table.cursor
+        await press(app, pilot, "d")
+        assert pane.table.cursor > first
+        await press(app, pilot, "D")
+        assert pane.table.cursor == first
+
+
+async def test_the_cursor_keeps_its_pivot_while_rows_come(tmp_path: Path) -> None:
+    """A table that is not at its end keeps its place; at the end it follows."""
+    script = measured(tmp_path)
+    with living(script.folder):
+        async with opened(script.folder) as (app, pilot):
+            await press(app, pilot, "2")
+            table = app.screen.query_one(PivotsPane).table
+            assert table.cursor == 47
+            await press(app, pilot, "k", "k")
+            script.problem(4, script.nets())
+            await pilot.pause(0.8)
+            assert table.cursor == 45
+            await press(app, pilot, "G")
+            script.problem(5, script.nets())
+            await pilot.pause(0.8)
+            assert table.cursor == len(table.rows) - 1 == 71
+
+
+async def test_the_inspector_shows_one_pivot_in_full(tmp_path: Path) -> None:
+    """Enter opens a pivot with its estimates, proof and probes to the last bit; n and p walk on."""
+    script = measured(tmp_path)
+    script.finish()
+    async with opened(script.folder, (120, 40)) as (app, pilot):
+        await press(app, pilot, "2", "g", "enter")
+        await pilot.pause(0.3)
+        assert isinstance(app.screen, InspectorScreen)
+        text = screen_text(app)
+        for said in (
+            "task 0, rollout 0",
+            "VERIFIED by block ledger",
+            "each exact request had to hit 112 tokens (0 from decode)",
+            (-0.5).hex(),
+            "this session keeps no texts",
+        ):
+            assert said in text
+        await pilot.press("n")
+        await pilot.pause(0.3)
+        assert "task 0, rollout 1" in screen_text(app)
+        await pilot.press("p", "escape")
+        await pilot.pause(0.2)
+        assert isinstance(app.screen, CampaignScreen)
+
+
+async def test_the_joint_distribution_counts_every_eligible_pivot(tmp_path: Path) -> None:
+    """Both maps say n and how it parts, for both conditionings."""
+    folder = imported(tmp_path, "primary")
+    async with opened(folder, (120, 40)) as (app, pilot):
+        text = await press(app, pilot, "3")
+        assert app.watched is not None
+        live = app.watched.state.live
+        common, exact1 = live.common, live.exact1
+        assert text.count(f"n = {common.n}") == 2
+        kept = common.n - common.refeed.disagree
+        assert f"same {kept}, zero {common.refeed.zero_crossings}, reversed {common.refeed.reversals}" in text
+        text = await press(app, pilot, "c")
+        assert text.count(f"n = {exact1.n}") == 2
+
+
+async def test_help_names_the_keys(tmp_path: Path) -> None:
+    """`?` shows the keys, and escape closes it."""
+    script = measured(tmp_path, problems=1)
+    script.finish()
+    async with opened(script.folder) as (app, pilot):
+        await pilot.press("question_mark")
+        await pilot.pause(0.2)
+        text = screen_text(app)
+        assert "abort the campaign, after a question" in text
+        assert "a running campaign goes on" in text
+        await pilot.press("escape")
+        await pilot.pause(0.1)
+        assert isinstance(app.screen, CampaignScreen)
+
+
+async def test_copy_writes_a_file_and_asks_the_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`y` copies the panel: OSC 52 has no answer, so a file holds the same text."""
+    monkeypatch.setenv("REFEED_TUI_HOME", str(tmp_path))
+    script = measured(tmp_path, problems=2)
+    script.finish()
+    async with opened(script.folder) as (app, pilot):
+        text = await press(app, pilot, "6", "y")
+        copied = (tmp_path / "clipboard.txt").read_text()
+        assert app.clipboard == copied
+        assert "copied" in text
+    assert copied.startswith("task\tstate")
+    assert len(copied.split("\n")) == 3
+
+
+async def test_abort_asks_once_and_names_what_is_lost(tmp_path: Path) -> None:
+    """`A` asks; anything but y leaves the campaign alone."""
+    script = measured(tmp_path)
+    script.trunks(4)
+    script.passes(4, upto=1)
+    with living(script.folder):
+        async with opened(script.folder) as (app, pilot):
+            await pilot.press("A")
+            await pilot.pause(0.2)
+            text = screen_text(app)
+            assert f"Abort {script.folder.id}?" in text
+            assert "Kept: everything recorded; 4 of 20 problems are measured" in text
+            assert "Lost: nothing that is recorded" in text
+            assert "1 problem in work" in text
+            await pilot.press("enter")
+            await pilot.pause(0.2)
+            assert isinstance(app.screen, CampaignScreen)
+
+
+async def test_commands_need_a_living_worker(tmp_path: Path) -> None:
+    """On a session without a worker, abort and pause say that there is none."""
+    script = measured(tmp_path, problems=1)
+    script.finish()
+    async with opened(script.folder) as (app, pilot):
+        text = await press(app, pilot, "A")
+        assert isinstance(app.screen, CampaignScreen)
+        assert "no worker is running" in text
+
+
+async def test_a_broken_journal_is_said(tmp_path: Path) -> None:
+    """A line that breaks the chain is named; what came before it stays on the screen."""
+    script = measured(tmp_path, problems=3)
+    script.finish()
+    lines = script.folder.journal_path.read_bytes().split(b"\n")
+    number = next(n for n, line in enumerate(lines) if b'"problem":2' in line)
+    lines[number] = lines[number].replace(b'"problem":2', b'"problem":3')
+    script.folder.journal_path.write_bytes(b"\n".join(lines))
+    async with opened(script.folder) as (app, _):
+        text = screen_text(app)
+    assert "JOURNAL BROKEN" in text
+    assert f"line {number + 1}" in text
+    assert "2/20 problems" in text
