@@ -81,17 +81,12 @@ def _model_digest(spec: CampaignSpec) -> str | None:
     return model_digest(folder) if folder.is_dir() else None
 
 
-def resolve(spec: CampaignSpec) -> CampaignSpec:
-    """Return the spec with every `auto` and default replaced by what will run, and the digests of data and model.
-
-    Raises:
-        RefeedError: an engine that is not installed, a model or task that is not there, an impossible combination.
-    """
+def _settled(spec: CampaignSpec) -> CampaignSpec:
+    """The spec with every `auto` and default replaced by what will run; nothing of it is looked for yet."""
     engine = _engine(spec)
-    _require_engine(engine)
     embedded = engine == "embedded"
     numerics = "invariant" if embedded and spec.batch_invariant else spec.numerics
-    resolved = msgspec.structs.replace(
+    return msgspec.structs.replace(
         check(spec),
         engine=engine,
         model=spec.model or (BUNDLED_MODEL if embedded else PAPER_MODEL),
@@ -100,17 +95,51 @@ def resolve(spec: CampaignSpec) -> CampaignSpec:
         batch_invariant=spec.batch_invariant or numerics == "invariant",
         cont_temperature=spec.temperature if spec.cont_temperature is None else spec.cont_temperature,
     )
-    task = open_task(str(resolved.task))
-    task.problem(resolved.start)
-    task.problem(resolved.start + resolved.problems - 1)
-    return check(
-        msgspec.structs.replace(
-            resolved,
-            prompt=task.instruction if resolved.prompt is None else resolved.prompt,
-            task_digest=task.digest,
-            model_digest=_model_digest(resolved),
-        )
-    )
+
+
+def _with_task(spec: CampaignSpec) -> CampaignSpec:
+    """The settled spec with its task's instruction and digest, its window of problems looked at."""
+    task = open_task(str(spec.task))
+    task.problem(spec.start)
+    task.problem(spec.start + spec.problems - 1)
+    prompt = task.instruction if spec.prompt is None else spec.prompt
+    return msgspec.structs.replace(spec, prompt=prompt, task_digest=task.digest)
+
+
+def resolve(spec: CampaignSpec) -> CampaignSpec:
+    """Return the spec with every `auto` and default replaced by what will run, and the digests of data and model.
+
+    Raises:
+        RefeedError: an engine that is not installed, a model or task that is not there, an impossible combination.
+    """
+    settled = _settled(spec)
+    _require_engine(settled.engine)
+    resolved = _with_task(settled)
+    return check(msgspec.structs.replace(resolved, model_digest=_model_digest(resolved)))
+
+
+def rehearse(spec: CampaignSpec) -> tuple[CampaignSpec, tuple[str, ...]]:
+    """Resolve a spec as far as this machine can, for a dry run away from the machine that will run it.
+
+    Returns:
+        the spec, and what is missing here; with anything missing its digest is not the one that will be registered.
+
+    Raises:
+        RefeedError: as `resolve`, but for an engine that is not installed and a task's own data that is not here.
+    """
+    resolved = _settled(spec)
+    missing = []
+    try:
+        _require_engine(resolved.engine)
+    except RefeedError as error:
+        missing.append(str(error))
+    try:
+        resolved = _with_task(resolved)
+    except RefeedError as error:
+        if error.kind != "task" or ":" in str(resolved.task):  # a file that was named must be there and be right
+            raise
+        missing.append(str(error))
+    return check(msgspec.structs.replace(resolved, model_digest=_model_digest(resolved))), tuple(missing)
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,6 +98,7 @@ def test_a_dry_run_prints_a_spec_that_registers_the_same_campaign(
         3,
     )
     assert len(made["digest"]) == 64
+    assert made["missing"] == []
     assert made["estimate"]["most_tokens"] >= made["estimate"]["likely_tokens"] > 0
     assert made["estimate"]["cost"] == pytest.approx(made["estimate"]["seconds"] * 2 / 3600)
     assert cli.run(["launch", *settings, "--dry-run"]) == errors.DONE
@@ -109,6 +110,21 @@ def test_a_dry_run_prints_a_spec_that_registers_the_same_campaign(
     assert from_fields(dict(tomllib.loads(printed))).task_digest == made["spec"]["task_digest"]
     assert run_json(capsys, "launch", str(path), "--dry-run")["digest"] == made["digest"]
     assert not (home / "sessions").exists()
+
+
+def test_a_dry_run_needs_neither_the_engine_nor_the_tasks_data(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What a paper preset would cost can be asked on a laptop; what is missing is said, the digest provisional."""
+    monkeypatch.setattr("engine.registration._installed", lambda module: module != "vllm")
+    made = run_json(capsys, "launch", "paper-main", "--dry-run", "--price-per-hour", "2")
+    assert (made["spec"]["engine"], made["spec"]["task"], made["spec"]["wave"]) == ("vllm", "gsm8k", 1)
+    assert any("pip install 'refeed-tui[vllm]'" in lack for lack in made["missing"])
+    assert made["estimate"]["cost"] > 0
+    assert cli.run(["launch", "paper-main", "--dry-run"]) == errors.DONE
+    assert f"{made['digest']} (provisional)" in capsys.readouterr().out
+    assert cli.run(["launch", "paper-main", "--detach"]) == errors.FAILED
+    assert Store().folders() == ()
 
 
 def test_a_pinned_model_that_changed_is_a_spec_error(

@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from sessions.errors import RefeedError
-from sessions.spec import CampaignSpec
+from sessions.spec import CampaignSpec, register
 from tui import errors
 from tui.commands.base import Command, ascii_option, json_option, plain_option, refresh_option
 from tui.console import say, say_json
@@ -17,6 +17,8 @@ from tui.plaintext import one_line
 from tui.spec_options import DIGESTS, Asked, combine, options, to_toml
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from engine.registration import Estimate
     from sessions.spec import Registration
     from sessions.store import SessionFolder
@@ -75,10 +77,10 @@ def command(
     if as_json and not (detach or dry_run):
         raise click.UsageError("--json needs --detach or --dry-run: a campaign that is watched prints progress")
     asked = combine(source, flags, name=name, price_per_hour=price_per_hour)
-    registration, estimate = _register(asked)
     if dry_run:
-        _show_plan(registration, estimate, as_json=as_json)
+        _rehearse(asked, as_json=as_json)
         return errors.DONE
+    registration = _register(asked)
     folder = _create(registration)
     _start(folder, quiet=detach)
     if detach:
@@ -89,22 +91,30 @@ def command(
     return watch(folder, plain=plain, refresh=refresh, ascii_only=ascii_only)
 
 
-def _register(asked: Asked) -> tuple[Registration, Estimate]:
-    """Resolve and register what was asked for.
+def _register(asked: Asked) -> Registration:
+    from engine.registration import resolve  # noqa: PLC0415 - `--help` need not load it
+
+    return _registered(asked, resolve(asked.spec))
+
+
+def _rehearse(asked: Asked, *, as_json: bool) -> None:
+    from engine.registration import estimate, rehearse  # noqa: PLC0415 - `--help` need not load it
+
+    resolved, missing = rehearse(asked.spec)
+    _show_plan(_registered(asked, resolved), estimate(resolved, asked.price_per_hour), missing, as_json=as_json)
+
+
+def _registered(asked: Asked, resolved: CampaignSpec) -> Registration:
+    """Register a resolved spec.
 
     Raises:
         RefeedError: kind "spec" when the data or the model is not what the spec pins.
     """
-    from engine import registration as engine_registration  # noqa: PLC0415 - `--help` need not load it
-    from sessions.spec import register  # noqa: PLC0415 - beside it
-
-    resolved = engine_registration.resolve(asked.spec)
     for pin in sorted(DIGESTS):
         pinned, found = getattr(asked.spec, pin), getattr(resolved, pin)
-        if pinned is not None and pinned != found:
+        if pinned is not None and found is not None and pinned != found:  # None: not here, or a hub's
             raise RefeedError("spec", f"spec field `{pin}` is {pinned!r}, but what is there hashes to {found!r}")
-    registration = register(resolved, name=asked.name, price_per_hour=asked.price_per_hour)
-    return registration, engine_registration.estimate(resolved, asked.price_per_hour)
+    return register(resolved, name=asked.name, price_per_hour=asked.price_per_hour)
 
 
 def _create(registration: Registration) -> SessionFolder:
@@ -135,13 +145,14 @@ def _show_detached(folder: SessionFolder, registration: Registration, *, as_json
         say(folder.id)
 
 
-def _show_plan(registration: Registration, estimate: Estimate, *, as_json: bool) -> None:
+def _show_plan(registration: Registration, estimate: Estimate, missing: Sequence[str], *, as_json: bool) -> None:
     spec = registration.campaign()
     if as_json:
         say_json(
             {
                 "spec": msgspec.to_builtins(spec),
                 "digest": registration.digest,
+                "missing": list(missing),
                 "name": registration.name,
                 "price_per_hour": registration.price_per_hour,
                 "estimate": {
@@ -157,7 +168,9 @@ def _show_plan(registration: Registration, estimate: Estimate, *, as_json: bool)
     say(to_toml(spec))
     if registration.name is not None:
         say(f"# name: {one_line(registration.name)}")
-    say(f"# digest: {registration.digest}")
+    say(f"# digest: {registration.digest}{' (provisional)' if missing else ''}")
+    for lack in missing:
+        say(f"# missing here: {one_line(lack)}")
     say(f"# tokens: about {estimate.likely_tokens:,}, {estimate.most_tokens:,} at most (screened-out problems aside)")
     say(f"# time: about {_duration(estimate.seconds)} at an assumed {estimate.tokens_per_second:,.0f} tokens/s")
     if estimate.cost is None:
