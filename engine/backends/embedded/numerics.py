@@ -7,7 +7,7 @@ few rows, scaled_dot_product_attention with the KV length modulo the vector widt
                depends on the batch where linears do not (bf16 with at most 384 inputs): what differs is decode.
     natural    SDPA at whatever shapes the batch has; results depend on the batch, as on a loaded server.
     invariant  one SDPA path for both, always 16 query rows, KV length a function of the position, linears in tiles of
-               16 rows where rows could matter: results depend on the tokens alone. A self-check refuses the name if not.
+               16 rows where rows could matter: results depend on the tokens alone. A self-check refuses the name else.
 """
 
 from __future__ import annotations
