@@ -51,15 +51,20 @@ class Answer(msgspec.Struct, frozen=True):
     text: str = ""
 
 
-def socket_folder() -> Path:
-    """Return the private folder for sockets: under $XDG_RUNTIME_DIR, else a short one under the temporary folder.
+def _candidates() -> list[Path]:
+    """Folders for sockets, best first: $XDG_RUNTIME_DIR, the temporary folder, /tmp."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    private = f"refeed-tui-{os.getuid()}"
+    folders = [Path(tempfile.gettempdir()) / private, Path("/tmp") / private]  # noqa: S108 - made 0700 and checked
+    return [Path(runtime) / "refeed-tui", *folders] if runtime and Path(runtime).is_dir() else folders
+
+
+def _make_private(folder: Path) -> None:
+    """Make a socket folder, or check that the one there is ours alone.
 
     Raises:
         RefeedError: kind "session" when the folder is another user's or open to others.
     """
-    runtime = os.environ.get("XDG_RUNTIME_DIR")
-    base = Path(runtime) if runtime and Path(runtime).is_dir() else None
-    folder = base / "refeed-tui" if base else Path(tempfile.gettempdir()) / f"refeed-tui-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     facts = folder.lstat()
     if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.getuid() or facts.st_mode & 0o077:
@@ -68,21 +73,22 @@ def socket_folder() -> Path:
             f"{folder} is not a folder that only you can use",
             "remove it, or set XDG_RUNTIME_DIR to a private folder",
         )
-    return folder
 
 
 def socket_path(session: str) -> Path:
-    """Return where a session's worker listens.
+    """Return where a session's worker listens: in the first private folder whose path a Unix socket can have.
 
     Raises:
-        RefeedError: kind "session" when the path is longer than a Unix socket's may be.
+        RefeedError: kind "session" when the folder is not private, or every path is longer than a socket's may be.
     """
-    path = socket_folder() / f"{session}.sock"
-    if len(os.fsencode(path)) > LONGEST_PATH:
-        raise RefeedError(
-            "session", f"socket path {path} is over {LONGEST_PATH} bytes", "set XDG_RUNTIME_DIR to a shorter folder"
-        )
-    return path
+    paths = [folder / f"{session}.sock" for folder in _candidates()]
+    for path in paths:
+        if len(os.fsencode(path)) <= LONGEST_PATH:
+            _make_private(path.parent)
+            return path
+    raise RefeedError(
+        "session", f"socket path {paths[-1]} is over {LONGEST_PATH} bytes", "give the session a shorter folder name"
+    )
 
 
 def _read_line(connection: socket.socket) -> bytes:

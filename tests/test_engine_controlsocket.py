@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from engine.controlsocket import Server, ask, socket_folder, socket_path
+from engine.controlsocket import Server, ask, socket_path
 from sessions.errors import RefeedError
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
 
 
 @pytest.fixture
-def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A private runtime folder."""
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    return tmp_path
+def runtime(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A private runtime folder, short as such folders are."""
+    short = Path(tempfile.mkdtemp(prefix="rt-"))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(short))
+    yield short
+    shutil.rmtree(short)
 
 
 def test_a_command_reaches_the_worker_and_its_answer_comes_back(runtime: Path) -> None:
@@ -86,16 +91,26 @@ def test_garbage_is_answered_and_the_server_goes_on() -> None:
 
 def test_an_open_folder_is_refused(runtime: Path) -> None:
     """A socket folder that others can enter would let them command the worker."""
-    socket_folder().chmod(0o755)
+    socket_path("s").parent.chmod(0o755)
     with pytest.raises(RefeedError, match="only you can use"):
-        socket_folder()
+        socket_path("s")
     assert runtime.exists()
 
 
-def test_a_path_that_no_socket_can_have_is_refused(runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Unix sockets end at 107 bytes; the error says what to set."""
+def test_a_runtime_folder_that_is_too_deep_gives_way_to_the_temporary_one(
+    runtime: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unix sockets end at 107 bytes; the next private folder that fits is taken."""
     deep = runtime / ("x" * 120)
     deep.mkdir()
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(deep))
-    with pytest.raises(RefeedError, match="XDG_RUNTIME_DIR"):
-        socket_path("s3")
+    path = socket_path("s3")
+    assert not path.is_relative_to(deep)
+    assert path.parent.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.usefixtures("runtime")
+def test_a_path_that_no_socket_can_have_is_refused() -> None:
+    """A session folder with an endless name is an error, not a crash in bind."""
+    with pytest.raises(RefeedError, match="shorter folder name"):
+        socket_path("y" * 120)

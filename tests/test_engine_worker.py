@@ -34,7 +34,7 @@ LONG = {"problems": 40, "rollouts": 4, "k": 4, "max_pivots": 3}
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     """A home of its own; workers that a test leaves behind are killed."""
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
     store = Store(tmp_path / "home")
     yield store
     for session in store.folders():
