@@ -1,4 +1,4 @@
-"""What the statistics cost at start and at run time."""
+"""What the statistics load; what they cost is in benchmarks/."""
 
 from __future__ import annotations
 
@@ -12,29 +12,24 @@ from tests.published import published_folder
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 REPORT = """
-import sys, time
+import sys
 from tests.published import pooled_main
 import stats.report, stats.planning, stats.difference, stats.joint, stats.live
 assert not [name for name in sys.modules if name.startswith("scipy")], "importing must not load scipy"
 table = pooled_main()
-started = time.perf_counter()
 stats.report.as_dict(stats.report.report(table))
-spent = time.perf_counter() - started
 stats.planning.plan(table)
 assert "scipy.stats" not in sys.modules, "scipy.stats costs most of a second"
-print(spent)
 """
 
 
-def test_report_is_fast_and_never_imports_scipy_stats() -> None:
-    """Import loads no scipy; a first report with 20,000 draws is fast; scipy.stats is never loaded."""
+def test_a_report_never_imports_scipy_stats() -> None:
+    """Import loads no scipy at all, and neither a report nor a plan loads scipy.stats."""
     environment = os.environ | {"REFEED_SHARED": str(published_folder().parent.parent)}
     done = subprocess.run(
         [sys.executable, "-c", REPORT], cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    # measured 0.13 s; five times that leaves room for a busy machine
-    assert float(done.stdout) < 0.65
 
 
 def test_no_module_mentions_scipy_stats() -> None:
