@@ -174,7 +174,8 @@ class VllmBackend:
             engine.step()
 
     def _report_split_prompts(self) -> None:
-        if self.ledger is not None and self.ledger.split_prompts:
+        # The warm-up is wider than a step on purpose; it is over when the numerics are known.
+        if self.ledger is not None and self.ledger.split_prompts and self._info.numerics:
             self._tell(
                 "warning: some prompts were prefilled in more than one step; raise max_num_batched_tokens to keep "
                 "chunk boundaries the same in every pass",

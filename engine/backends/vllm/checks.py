@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 # Kinds of KV cache that keep every block of a prefix.
 WHOLE_PREFIX: Final = frozenset({"FullAttentionSpec", "MLAAttentionSpec", "TQFullAttentionSpec"})
+# Up to this size FlashAttention 3's tiles depend on whether a call is causal, which a single query is not.
+HEADS_THAT_DIFFER: Final = 64
 MID_TRUNK: Final = "it cannot resume in the middle of a trunk, so no pivot can be verified"
 
 
@@ -77,6 +79,12 @@ def verify(spec: CampaignSpec, config: Any, core: Any) -> tuple[str, ...]:
     _refuse_hybrids(config, core)
     _verify_invariance(spec)
     warnings = []
+    if spec.batch_invariant and int(config.model_config.get_head_size()) <= HEADS_THAT_DIFFER:
+        warnings.append(
+            f"attention heads of {config.model_config.get_head_size()}: FlashAttention 3 tiles the KV of decode and of "
+            "prefill differently at this size, so a re-feed need not give the bits of decode although it is "
+            "batch-invariant"
+        )
     block = int(config.cache_config.block_size)
     if spec.block_size is not None and spec.block_size != block:
         raise RefeedError(
