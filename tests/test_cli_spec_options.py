@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sessions.errors import RefeedError
@@ -142,6 +142,7 @@ def test_a_printed_spec_reads_back_to_itself() -> None:
         assert from_fields(dict(tomllib.loads(to_toml(spec)))) == spec
 
 
+@settings(deadline=None)  # the first example pays for imports
 @given(st.text(alphabet=st.characters(exclude_categories=["Cs"])), st.floats(min_value=1e-9, max_value=1e9))
 def test_any_text_and_number_of_a_spec_reads_back(text: str, margin: float) -> None:
     """Quotes, newlines and control characters in a prompt survive TOML, and none of them is printed raw."""
