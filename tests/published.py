@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
 from functools import cache
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pytest
 
 from stats.pool import pool
 from stats.table import UNKNOWN, PivotTable
+from tests.shared import shared_path
 
-REPOSITORY = Path(__file__).resolve().parent.parent
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def published_folder() -> Path:
     """The published records, or a skip that says where they were expected."""
-    shared = Path(os.environ.get("REFEED_SHARED", REPOSITORY.parent / "shared"))
-    folder = shared / "data" / "published"
-    if not folder.is_dir():
-        pytest.skip(
-            f"the published records are not at {folder}; set REFEED_SHARED to the folder that holds data/published"
-        )
-    return folder
+    return shared_path("data", "published")
 
 
 @cache

@@ -24,9 +24,9 @@ from sessions.store import SessionFolder, Store
 from sessions.table_one import Row, latex, markdown, row
 from stats.report import as_dict, report
 from tests.session_events import closed, engine_ready, opened, pivot, trunks_done
+from tests.shared import SHARED
 from tests.test_sessions_state import failure
 
-SHARED = Path(os.environ.get("REFEED_SHARED", Path(__file__).parents[2] / "shared"))
 PUBLISHED = SHARED / "data" / "published"
 needs_data = pytest.mark.skipif(not PUBLISHED.exists(), reason=f"no published data at {PUBLISHED}; set REFEED_SHARED")
 FAILED = CacheProof(state="failed", proof="counts", reason="96 of 144 tokens cached")

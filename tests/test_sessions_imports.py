@@ -2,9 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -22,8 +20,11 @@ from sessions.store import Store
 from stats.live import live
 from stats.table import UNKNOWN
 from tests.session_events import opened
+from tests.shared import SHARED
 
-SHARED = Path(os.environ.get("REFEED_SHARED", Path(__file__).parents[2] / "shared"))
+if TYPE_CHECKING:
+    from pathlib import Path
+
 PUBLISHED = SHARED / "data" / "published"
 needs_data = pytest.mark.skipif(not PUBLISHED.exists(), reason=f"no published data at {PUBLISHED}; set REFEED_SHARED")
 

@@ -1,15 +1,11 @@
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import pytest
 
 from sessions.errors import RefeedError
 from sessions.presets import PRESETS, PUBLISHED_INSTRUCTION, fields
 from sessions.spec import changed_fields, from_fields
-
-SHARED = Path(os.environ.get("REFEED_SHARED", Path(__file__).parents[2] / "shared"))
+from tests.shared import SHARED
 
 
 def test_every_promised_preset_is_a_valid_spec() -> None:
