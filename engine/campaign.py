@@ -10,9 +10,10 @@ journal and folds it into `CampaignState`, from which the loop reads what is alr
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import count
 from typing import TYPE_CHECKING, Final
 
-from engine.capacity import fit, wave_width, worst_cost
+from engine.capacity import fit, fit_screen, wave_width, worst_cost
 from engine.measure import Measured, close_dropped, measure, record_failures, spoils_problem
 from engine.trunks import generate, prompt_of
 from sessions.errors import RefeedError
@@ -73,14 +74,15 @@ def check_fit(bench: Bench) -> None:
             f"it must be below {info.block_size - 1}: a request of whole blocks recomputes the last one",
         )
     last = spec.start + spec.problems
+    window = range(spec.start, last if spec.screen == "none" else min(len(bench.task), spec.start + spec.scan_limit))
     if last > len(bench.task):
         raise RefeedError(
             "task",
             f"{bench.task.name} has {len(bench.task)} problems, but the spec wants {spec.start} to {last - 1}",
             "lower `start` or `problems`",
         )
-    needed = spec.max_trunk_tokens + spec.max_cont_tokens
-    for index in range(spec.start, last):
+    needed = spec.max_trunk_tokens + max(spec.max_cont_tokens, spec.probe_tokens)
+    for index in window:
         longest = len(prompt_of(bench, bench.task.problem(index))) + needed
         if longest > info.max_model_len:
             raise RefeedError(
@@ -99,8 +101,9 @@ def longest_trunks(bench: Bench, problem: Problem) -> list[int]:
 def plan_wave(bench: Bench, what: Todo) -> tuple[tuple[Problem, ...], ColdBy]:
     """Choose the problems whose trunks are generated together, and how their re-feed passes are made cold.
 
-    Without a screen every one of them will be measured, so their blocks must last at worst; a screen drops most, and
-    what the cache cannot hold afterwards is generated again in the next wave.
+    Without a screen every one of them will be measured, so their blocks must last at worst. A screen drops most: the
+    blocks of all must be there beside one problem's passes, and what the cache cannot hold any longer is generated
+    again in the next wave.
 
     Raises:
         RefeedError: kind "spec" when not even one problem's trunks fit.
@@ -110,15 +113,14 @@ def plan_wave(bench: Bench, what: Todo) -> tuple[tuple[Problem, ...], ColdBy]:
     wanted = min(width, len(what.open)) if spec.screen == "mixed" else min(width, what.left)
     problems = tuple(bench.task.problem(index) for index in what.open[:wanted])
     costs = [worst_cost(spec, info.block_size, longest_trunks(bench, problem)) for problem in problems]
-    capacity = fit(costs, info, wanted, why)
+    capacity = (fit if spec.screen == "none" else fit_screen)(costs, info, wanted, why)
     if costs[0].trunks >= info.num_blocks:
         raise RefeedError(
             "spec",
             f"one problem's trunks may need {costs[0].trunks} KV blocks, but the engine has {info.num_blocks}",
             "lower `rollouts` or `max_trunk_tokens`, or give the engine more memory (`kv_blocks`)",
         )
-    if spec.screen == "none":
-        problems = problems[: capacity.width]
+    problems = problems[: capacity.width]
     cold_by: ColdBy = "reset" if width == 1 else "salt"
     bench.emit(
         WavePlanned(
@@ -136,8 +138,10 @@ def plan_wave(bench: Bench, what: Todo) -> tuple[tuple[Problem, ...], ColdBy]:
 def _holdable(bench: Bench, sets: Sequence[TrunkSet]) -> Capacity | None:
     """How many of the kept problems, in order, the cache can hold, now that their trunks have a length."""
     info = bench.backend.info
-    costs = [worst_cost(bench.spec, info.block_size, trunks.lengths()) for trunks in sets if trunks.kept]
-    return fit(costs, info, len(costs), "trunks generated") if costs else None
+    every = [worst_cost(bench.spec, info.block_size, trunks.lengths()) for trunks in sets]
+    costs = [cost for trunks, cost in zip(sets, every, strict=True) if trunks.kept]
+    resident = sum(cost.trunks for cost in every)
+    return fit(costs, info, len(costs), "trunks generated", resident) if costs else None
 
 
 def _close_screened_out(bench: Bench, trunks: TrunkSet) -> None:
@@ -188,10 +192,10 @@ def _cache_abort(problem: int, done: Measured) -> Ended:
     return Ended(state="aborted", exit_code=CACHE_ABORT, reason=reason)
 
 
-def run_wave(bench: Bench, state: CampaignState, what: Todo) -> Ended | None:
+def run_wave(bench: Bench, state: CampaignState, what: Todo, wave: int) -> Ended | None:
     """Generate one wave's trunks and measure its kept problems in registered order; None to go on."""
     problems, cold_by = plan_wave(bench, what)
-    sets = generate(bench, problems)
+    sets = generate(bench, problems, wave)
     holdable = _holdable(bench, sets)
     room = min(what.left, 0 if holdable is None else holdable.width)
     for trunks in sets:
@@ -230,8 +234,12 @@ def run(bench: Bench, state: CampaignState) -> Ended:
         RefeedError: the spec cannot be carried out, or the engine died.
     """
     check_fit(bench)
-    while (what := todo(bench.spec, len(bench.task), state)).open:
-        ended = between_problems(bench, state) or run_wave(bench, state, what)
+    for wave in count():
+        what = todo(bench.spec, len(bench.task), state)
+        if not what.open:
+            break
+        ended = between_problems(bench, state) or run_wave(bench, state, what, wave)
         if ended is not None:
             return ended
-    return between_problems(bench, state) or _finished(bench.spec, state)
+    # Nothing is left that a pause or a limit could put off.
+    return _stopped(bench) or bench.limits.crossed(state) or _finished(bench.spec, state)

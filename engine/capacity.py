@@ -7,7 +7,7 @@ less one (the engine's null block), less the trunks' own. Worst cases are taken:
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def worst_cost(spec: CampaignSpec, block: int, trunk_lengths: Sequence[int]) -> 
     return PassCost(trunks=trunks, resume=resume, refeed=resume + trunks)
 
 
-def fit(costs: Sequence[PassCost], info: EngineInfo, wanted: int, why: str) -> Capacity:
+def fit(costs: Sequence[PassCost], info: EngineInfo, wanted: int, why: str, resident: int = 0) -> Capacity:
     """Return how many of the problems, in order, the cache can hold; at least one.
 
     Args:
@@ -80,11 +80,13 @@ def fit(costs: Sequence[PassCost], info: EngineInfo, wanted: int, why: str) -> C
         info: the engine's blocks.
         wanted: at most so many.
         why: the reason given when all wanted fit.
+        resident: blocks of all trunks that are there, also of problems that will not be measured: what was stored
+            after a trunk is evicted after it.
     """
     best: Capacity | None = None
     for width in range(1, min(wanted, len(costs)) + 1):
         chosen = costs[:width]
-        needed = sum(cost.trunks for cost in chosen)
+        needed = max(resident, sum(cost.trunks for cost in chosen))
         waiting = sum(2 * cost.resume + cost.refeed for cost in chosen[:-1])
         allocated = waiting + chosen[-1].resume
         if best is not None and allocated >= info.num_blocks - 1 - needed:
@@ -94,6 +96,25 @@ def fit(costs: Sequence[PassCost], info: EngineInfo, wanted: int, why: str) -> C
         reason = why if allocated < info.num_blocks - 1 - needed else "even one problem's trunks might not last"
         best = Capacity(width, needed, allocated, info.num_blocks, reason)
     assert best is not None
+    return best
+
+
+def fit_screen(costs: Sequence[PassCost], info: EngineInfo, wanted: int, why: str) -> Capacity:
+    """Return how many candidates' trunks, in order, the cache can hold beside one problem's passes; at least one.
+
+    Args:
+        costs: worst cost of each candidate, in order.
+        info: the engine's blocks.
+        wanted: at most so many.
+        why: the reason given when all wanted fit.
+    """
+    best = fit(costs, info, 1, why)
+    for width in range(2, min(wanted, len(costs)) + 1):
+        needed = sum(cost.trunks for cost in costs[:width])
+        allocated = max(cost.resume for cost in costs[:width])
+        if allocated >= info.num_blocks - 1 - needed:
+            return replace(best, reason=f"trunks of more than {width - 1} candidates might not last")
+        best = Capacity(width, needed, allocated, info.num_blocks, why)
     return best
 
 

@@ -65,9 +65,10 @@ class Limits:
 
     def reached(self, state: CampaignState) -> Ended | None:
         """Return how the campaign ends here, between two problems; None when it may go on."""
-        return self._by_rule(state) or self._by_time(state)
+        return self.crossed(state) or self._by_time(state)
 
-    def _by_rule(self, state: CampaignState) -> Ended | None:
+    def crossed(self, state: CampaignState) -> Ended | None:
+        """Return how the campaign ends by its stop rule; None when that has not crossed."""
         monitor = state.live.monitor
         if self.past_stop or not monitor.should_stop(self.spec.stop, self.spec.min_problems):
             return None

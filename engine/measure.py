@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from engine.evidence import pivot_events, problem_texts, served
 from engine.passes import PASSES, CheckFailure, plan_pass
-from engine.trunks import preempted
+from engine.trunks import aborted, preempted
 from engine.watch import BatchWatch
 from sessions import texts
 from sessions.events import CacheFailure, PassEnded, PassStarted, ProblemClosed
@@ -102,11 +102,13 @@ def close_dropped(bench: Bench, problem: int, failure: CheckFailure, stage: str,
 
 
 def _all_failures(watch: BatchWatch, plan: PassPlan, completions: tuple[Completion, ...]) -> list[CheckFailure]:
-    """Add what only the end of a batch shows: who was preempted, and who never reported a first token."""
+    """Add what only the end of a batch shows: who was preempted or aborted, and who never reported."""
     failures = [failure for failure in watch.failures if failure.request]
     named = preempted(completions)
     unnamed = [failure for failure in watch.failures if not failure.request]
     failures += [named] if named is not None else unnamed
+    lost = None if watch.stopped else aborted(completions)
+    failures += [lost] if lost is not None else []
     for completion in completions:
         if completion.finish != "aborted" and completion.id not in watch.seen:
             want = plan.expectations[completion.id]

@@ -51,7 +51,8 @@ class Cut:
     Attributes:
         rollout: trunk number.
         prefix: prompt and generated tokens before the pivot; its length is the pivot's position.
-        trunk_request: id of the request that generated the trunk.
+        trunk_request: id of the request that generated the trunk, and its cache salt: a hit under it can only be the
+            trunk's own blocks.
         site: the pivot.
     """
 
@@ -130,11 +131,6 @@ class CheckFailure:
     scope: Scope
 
 
-def trunk_salt(problem: int, attempt: int, rollout: int) -> str:
-    """Cache salt of one trunk: a hit under it can only be its own blocks."""
-    return f"trunk/{problem}/{attempt}/{rollout}"
-
-
 def cold_salt(problem: int, attempt: int, rollout: int) -> str:
     """Never-used salt of one trunk's re-feed requests."""
     return f"refeed/{problem}/{attempt}/{rollout}"
@@ -186,11 +182,10 @@ def plan_pass(
         block: KV block size, tokens.
         cold_by: "salt" gives the pass fresh salts; otherwise it uses the trunks' own.
     """
-    salt_of = cold_salt if cold_by == "salt" else trunk_salt
     requests, slots, expectations = [], [], {}
     led: set[int] = set()
     for number, cut in enumerate(cuts):
-        salt = salt_of(problem, attempt, cut.rollout)
+        salt = cold_salt(problem, attempt, cut.rollout) if cold_by == "salt" else cut.trunk_request
         for slot in slots_of(number, spec.k):
             what = "probe" if slot.k is None else f"k{slot.k}"
             request_id = f"{problem}.{attempt}/{pass_.name}/r{cut.rollout}/p{cut.site.position}/{slot.arm}/{what}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from engine.backend import Request
-from engine.passes import CheckFailure, Cut, trunk_salt
+from engine.passes import CheckFailure, Cut
 from engine.pivots import PivotRule, Selection, select
 from engine.seeds import request_seed
 from engine.tasks.grading import grade
@@ -34,7 +34,7 @@ class TrunkSet:
         correct: grade of each rollout.
         selections: pivots of each rollout.
         kept: whether the screen keeps the problem.
-        failures: preemptions, which make a trunk's state a recomputed one.
+        failures: preemptions, which make a trunk's state a recomputed one, and requests that the engine cut short.
     """
 
     problem: Problem
@@ -64,12 +64,14 @@ def prompt_of(bench: Bench, problem: Problem) -> tuple[int, ...]:
     return bench.backend.encode_chat(bench.spec.system_prompt, user_message(problem, instruction))
 
 
-def _trunk_request(bench: Bench, problem: int, prompt: tuple[int, ...], rollout: int) -> Request:
+def _trunk_request(bench: Bench, problem: int, prompt: tuple[int, ...], rollout: int, wave: int) -> Request:
     spec = bench.spec
+    # A screen may generate a problem's trunks again in a later wave: neither the id nor the salt may come back.
+    name = f"{problem}.{bench.attempt}/trunk/w{wave}/r{rollout}"
     return Request(
-        id=f"{problem}.{bench.attempt}/trunk/r{rollout}",
+        id=name,
         prompt=prompt,
-        salt=trunk_salt(problem, bench.attempt, rollout),
+        salt=name,
         seed=request_seed(spec.seed, "trunk", problem, rollout) if spec.temperature > 0 else None,
         temperature=spec.temperature,
         top_p=spec.top_p if spec.temperature > 0 else 1.0,
@@ -101,6 +103,15 @@ def preempted(completions: Sequence[Completion]) -> CheckFailure | None:
     return None
 
 
+def aborted(completions: Sequence[Completion]) -> CheckFailure | None:
+    """Return the failure of the first request that was cut short although nobody stopped the batch."""
+    for completion in completions:
+        if completion.finish == "aborted":
+            reason = "the engine aborted the request, and nobody had asked it to"
+            return CheckFailure(completion.id, None, None, None, None, reason, "problem")
+    return None
+
+
 def _graded(
     bench: Bench,
     problem: Problem,
@@ -114,7 +125,7 @@ def _graded(
     )
     selections = tuple(select(len(prompt), done.tokens, done.logprobs, rule) for done in completions)
     kept = bench.spec.screen == "none" or len(set(correct)) > 1
-    named = preempted(completions)
+    named = preempted(completions) or aborted(completions)
     return TrunkSet(problem, prompt, completions, correct, selections, kept, unnamed if named is None else (named,))
 
 
@@ -142,14 +153,19 @@ def _event(bench: Bench, trunks: TrunkSet, seconds: float, batch: int) -> Trunks
     )
 
 
-def generate(bench: Bench, problems: Sequence[Problem]) -> list[TrunkSet]:
+def generate(bench: Bench, problems: Sequence[Problem], wave: int) -> list[TrunkSet]:
     """Generate the trunks of several problems in one batch, grade them and select their pivots.
+
+    Args:
+        bench: what to generate with.
+        problems: in registered order.
+        wave: number of the batch in this run of the worker.
 
     Returns fewer sets than problems, namely none, when the batch was stopped by `bench.control`.
     """
     prompts = [prompt_of(bench, problem) for problem in problems]
     requests = [
-        _trunk_request(bench, problem.index, prompt, rollout)
+        _trunk_request(bench, problem.index, prompt, rollout, wave)
         for problem, prompt in zip(problems, prompts, strict=True)
         for rollout in range(bench.spec.rollouts)
     ]

@@ -76,6 +76,11 @@ class BatchWatch:
         self._told_tokens = 0
         self._preempted = False
 
+    @property
+    def stopped(self) -> bool:
+        """Whether the batch was told to stop."""
+        return not self._may_go_on()
+
     def first_token(self, first: FirstToken) -> bool:
         """Check a request's cache hit; False when its failure stops the batch."""
         self.seen.add(first.id)

@@ -295,6 +295,18 @@ def test_a_screen_keeps_only_mixed_problems_in_registered_order(clean: Backend, 
     assert sum(event.outcome == "measured" for event in closed) <= 1
 
 
+def test_a_screen_in_a_small_cache_generates_again_what_it_could_not_hold(tmp_path: Path) -> None:
+    """Kept problems that the cache cannot hold wait for a later wave, and every measured one is verified."""
+    spec = registered(SMALL, screen="mixed", problems=3, scan_limit=12, rollouts=4, wave=6, kv_blocks=400, max_pivots=1)
+    roomy, small = conduct(registered(spec, kv_blocks=4000), tmp_path / "a"), conduct(spec, tmp_path / "b")
+    twice = [event.problem for event in small.of(TrunksDone)]
+    assert len(twice) > len(set(twice)), "nothing had to be generated again"
+    assert (small.ended.state, small.ended.exit_code) == ("finished", 0)
+    assert small.of(CacheFailure) == []
+    assert small.state.measured == roomy.state.measured
+    assert len(small.state.measured) == 3
+
+
 def test_waves_follow_the_plan_and_say_what_they_need(clean: Backend, tmp_path: Path) -> None:
     """Five problems in waves of two: 0 1, 2 3, 4, each with its block plan."""
     record = conduct(registered(SMALL, problems=5, wave=2, max_pivots=1), tmp_path, backend=clean)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.backend import EngineInfo
-from engine.capacity import DEFAULT_SCREEN_WAVE, DEFAULT_WAVE, PassCost, fit, wave_width, worst_cost
+from engine.capacity import DEFAULT_SCREEN_WAVE, DEFAULT_WAVE, PassCost, fit, fit_screen, wave_width, worst_cost
 from sessions.spec import CampaignSpec
 
 INFO = EngineInfo(
@@ -76,3 +76,28 @@ def test_a_planned_wave_keeps_the_safe_rule(problems: list[PassCost], blocks: in
         needed = sum(cost.trunks for cost in wider)
         allocated = sum(2 * cost.resume + cost.refeed for cost in wider[:-1]) + wider[-1].resume
         assert allocated >= blocks - 1 - needed
+
+
+def test_trunks_that_nobody_measures_lie_in_the_way_too() -> None:
+    """Blocks stored after a trunk are evicted after it: a screen's dropped candidates take room from the kept ones."""
+    roomy = fit([COST] * 2, replace(INFO, num_blocks=240), 2, "all")
+    assert (roomy.width, roomy.needed) == (2, 20)
+    crowded = fit([COST] * 2, replace(INFO, num_blocks=240), 2, "all", resident=120)
+    assert (crowded.width, crowded.needed) == (1, 120)
+
+
+@given(st.lists(costs, min_size=1, max_size=8), st.integers(2, 2000), st.integers(1, 10))
+def test_a_screen_leaves_room_for_the_passes_of_any_candidate(
+    problems: list[PassCost], blocks: int, wanted: int
+) -> None:
+    """All candidates' trunks and one problem's pass fit together, and one candidate more would not."""
+    info = replace(INFO, num_blocks=blocks)
+    capacity = fit_screen(problems, info, wanted, "all")
+    assert 1 <= capacity.width <= min(wanted, len(problems))
+
+    def lasts(width: int) -> bool:
+        some = problems[:width]
+        return max(cost.resume for cost in some) < blocks - 1 - sum(cost.trunks for cost in some)
+
+    assert capacity.width == 1 or lasts(capacity.width)
+    assert capacity.width == min(wanted, len(problems)) or not lasts(capacity.width + 1)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from engine.backend import BlockOrigin, FirstToken
-from engine.passes import PASSES, Cut, PassPlan, check_first_token, cold_salt, plan_pass, trunk_salt
+from engine.passes import PASSES, Cut, PassPlan, check_first_token, cold_salt, plan_pass
 from engine.pivots import Site
 from sessions.spec import CampaignSpec
 
 BLOCK = 16
 SPEC = CampaignSpec(k=2, rollouts=2, max_cont_tokens=50, probe_tokens=8)
-TRUNKS = ("7.0/trunk/r0", "7.0/trunk/r1")
+TRUNKS = ("7.0/trunk/w0/r0", "7.0/trunk/w0/r1")
 
 
 def cut(rollout: int, position: int) -> Cut:
@@ -69,7 +70,7 @@ def test_all_passes_ask_the_same_but_for_ids_and_salts() -> None:
 def test_a_salted_refeed_uses_salts_that_no_trunk_has() -> None:
     """Fresh salts per trunk make the pass cold without a reset; a reset keeps the trunk's own."""
     assert {request.salt for request in plan(2, "salt").requests} == {cold_salt(7, 0, 0), cold_salt(7, 0, 1)}
-    assert {request.salt for request in plan(2, "reset").requests} == {trunk_salt(7, 0, 0), trunk_salt(7, 0, 1)}
+    assert {request.salt for request in plan(2, "reset").requests} == set(TRUNKS)
 
 
 def test_probes_are_greedy_and_continuations_seeded() -> None:
@@ -82,6 +83,35 @@ def test_probes_are_greedy_and_continuations_seeded() -> None:
     seeds = [request.seed for request in requests if not request.id.endswith("probe")]
     assert None not in seeds
     assert len(set(seeds)) == len(seeds)
+
+
+def test_continuations_sample_as_registered() -> None:
+    """Their own temperature, the registered nucleus and the arm, pivot, problem and campaign in the seed."""
+    hot = msgspec.structs.replace(SPEC, cont_temperature=0.9, top_p=0.8)
+    asked = plan_pass(hot, PASSES[0], 7, 0, CUTS, BLOCK, "").requests[0]
+    assert (asked.temperature, asked.top_p, asked.max_tokens, asked.logprobs) == (0.9, 0.8, 50, 0)
+    others = [
+        plan_pass(msgspec.structs.replace(SPEC, seed=1), PASSES[0], 7, 0, CUTS, BLOCK, "").requests[0],
+        plan_pass(SPEC, PASSES[0], 8, 0, CUTS, BLOCK, "").requests[0],
+        *(request for request in plan(0).requests if request.seed is not None),
+    ]
+    assert len({request.seed for request in others}) == len(others)
+    later = plan_pass(SPEC, PASSES[0], 7, 3, CUTS, BLOCK, "").requests[0]
+    assert later.seed == plan(0).requests[0].seed, "an attempt changes no noise"
+
+
+def test_a_greedy_continuation_has_no_seed_and_no_nucleus() -> None:
+    """The published greedy campaign: continuation temperature 0."""
+    greedy = msgspec.structs.replace(SPEC, cont_temperature=0.0)
+    asked = plan_pass(greedy, PASSES[0], 7, 0, CUTS, BLOCK, "").requests[0]
+    assert (asked.seed, asked.temperature, asked.top_p) == (None, 0.0, 1.0)
+
+
+def test_each_arm_forces_its_own_token() -> None:
+    """The prompt is the prefix and then the arm's token."""
+    requests = plan(0).requests
+    assert [request.prompt[-1] for request in requests[:6]] == [1, 1, 1, 2, 2, 2]
+    assert requests[0].prompt[:-1] == CUTS[0].prefix
 
 
 def test_a_request_that_resumes_its_trunk_passes() -> None:
@@ -131,11 +161,13 @@ def test_a_ledger_that_lost_track_fails() -> None:
 def test_a_refeed_leader_must_find_nothing() -> None:
     """The first request of each trunk reports 0 cached tokens, or the pass was not cold."""
     cold = plan(2, "salt")
-    leader = cold.requests[0].id
-    assert check_first_token(cold, FirstToken(leader, 0, ()), BLOCK, ledger=True) is None
-    failure = check_first_token(cold, FirstToken(leader, 32, None), BLOCK, ledger=False)
-    assert failure is not None
-    assert "not cold" in failure.reason
+    leaders = [cold.requests[number].id for number in (0, 12)]
+    assert ["/r0/p33/" in leaders[0], "/r1/p34/" in leaders[1]] == [True, True]
+    for leader in leaders:
+        assert check_first_token(cold, FirstToken(leader, 0, ()), BLOCK, ledger=True) is None
+        failure = check_first_token(cold, FirstToken(leader, 32, None), BLOCK, ledger=False)
+        assert failure is not None
+        assert "not cold" in failure.reason
 
 
 def test_a_refeed_follower_may_hit_this_pass_but_nothing_older() -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from engine.passes import PASSES, Cut, check_first_token, plan_pass, trunk_salt
+from engine.passes import PASSES, Cut, check_first_token, plan_pass
 from engine.pivots import PivotRule, Site, expected_hit, select
 from tests.embedded_checkpoints import EOS, SPECIAL, VOCAB, Recorder, prompt_of, request
 from tests.vllm_engines import BLOCK, checkpoint, spec_of, started
@@ -277,8 +277,8 @@ def cut_of(vllm: VllmBackend, problem: int) -> Cut:
     """A trunk's first boundary position as a pivot, whatever its margin."""
     prompt = prompt_of(40)
     for seed in range(50):
-        name = f"{problem}.0/trunk/r{seed}"
-        salt = trunk_salt(problem, 0, seed)
+        name = f"{problem}.0/trunk/w0/r{seed}"
+        salt = name
         made = one(vllm, name, prompt, salt=salt, seed=seed, max_tokens=120, logprobs=5, **SAMPLED)
         rule = PivotRule(1e9, 2, 5, BLOCK, vllm.info.special_ids)
         sites: tuple[Site, ...] = select(len(prompt), made.tokens, made.logprobs, rule).sites
