@@ -225,7 +225,11 @@ def work(options: Options) -> int:
             did = "kept: only its newline was missing" if torn.completed else "cut off"
             recorder.emit(Notice(kind="recovered", text=f"a torn last line of {torn.length} bytes was {did}"))
         tell(options.ready_fd, Ready(ok=True))
-        return attended(options, session, recorder, state, control)
+        try:
+            return attended(options, session, recorder, state, control)
+        except RefeedError:  # not even the end could be written; the pipe is closed, and its number may be another's
+            traceback.print_exc()
+            return FAILED
 
 
 def parse(arguments: list[str]) -> Options:

@@ -13,6 +13,7 @@ import pytest
 from engine.backends.load import BUNDLED_PATH
 from engine.controlsocket import ask
 from engine.supervisor import launch, log_tail, send
+from engine.worker import SIGNALS, main
 from sessions.errors import RefeedError
 from sessions.events import Opened, PassEnded, ProblemClosed
 from sessions.journal import read, verify
@@ -248,6 +249,30 @@ def test_the_stop_rule_and_the_hours_end_a_campaign_cleanly(store: Store) -> Non
     assert (state.ended.state, state.ended.exit_code) == ("stopped", 0)
     assert "max_hours" in state.ended.reason
     assert not any(isinstance(event, PassEnded) for event in read(session.journal_path, session.registration().digest))
+
+
+def test_an_error_after_ready_touches_no_file_that_took_the_pipe_s_number(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once the launcher was told, the ready pipe is closed; an end that cannot be written goes to the log alone."""
+    session = make(store, registered(SMALL))
+    read_fd, write_fd = os.pipe()
+    other = session.path / "other"
+
+    def fail(*_parts: object) -> int:
+        taken = os.open(other, os.O_CREAT | os.O_RDWR)
+        assert taken == write_fd, "the number was not free"
+        raise RefeedError("failed", "the disk is full")
+
+    handlers = {number: signal.getsignal(number) for number in SIGNALS}
+    monkeypatch.setattr("engine.worker.attended", fail)
+    assert main([str(session.path), "--ready-fd", str(write_fd)]) == 1
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+    os.close(write_fd)
+    assert other.read_bytes() == b""
+    assert b'"ok":true' in os.read(read_fd, 4096)
+    os.close(read_fd)
 
 
 def test_a_task_that_changed_since_registration_is_refused(store: Store, tmp_path: Path) -> None:
