@@ -278,7 +278,6 @@ def cut_of(vllm: VllmBackend, problem: int) -> Cut:
     prompt = prompt_of(40)
     for seed in range(50):
         name = f"{problem}.0/trunk/w0/r{seed}"
-        salt = name
         made = one(vllm, name, prompt, salt=name, seed=seed, max_tokens=120, logprobs=5, **SAMPLED)
         rule = PivotRule(1e9, 2, 5, BLOCK, vllm.info.special_ids)
         sites: tuple[Site, ...] = select(len(prompt), made.tokens, made.logprobs, rule).sites
