@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -43,6 +44,15 @@ def load(spec: CampaignSpec, progress: Progress) -> Backend:
     raise RefeedError("engine", f"there is no engine {spec.engine!r}", "use --engine vllm or --engine embedded")
 
 
+def embedded_threads() -> int | None:
+    """Threads of the embedded engine: all cores but one, which the dashboard and everybody else keep.
+
+    A thread that must wait for a core holds up all the others at each of the many short operations of a step
+    (benchmarks/results/embedded_threads.json). None where OMP_NUM_THREADS says how many.
+    """
+    return None if "OMP_NUM_THREADS" in os.environ else max(1, len(os.sched_getaffinity(0)) - 1)
+
+
 def _embedded(spec: CampaignSpec, progress: Progress) -> Backend:
     from engine.backends.embedded.backend import load as load_embedded  # noqa: PLC0415 - torch only where it is needed
 
@@ -52,6 +62,7 @@ def _embedded(spec: CampaignSpec, progress: Progress) -> Backend:
         "max_model_len": spec.max_model_len,
         "max_num_seqs": spec.max_num_seqs,
         "max_num_batched_tokens": spec.max_num_batched_tokens,
+        "threads": embedded_threads(),
     }
     given = {name: value for name, value in chosen.items() if value is not None}
     return load_embedded(model_path(spec), dtype=spec.dtype, numerics=spec.numerics, progress=progress, **given)

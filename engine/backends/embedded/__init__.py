@@ -2,6 +2,6 @@
 
 import os
 
-# Before torch loads libgomp: threads that spin while they wait make the engine some hundred times slower as soon as
-# another program wants a core, and cost little to put to sleep where none does (benchmarks/results/embedded_wait.json).
+# Before torch loads libgomp: threads that spin while they wait make the engine ten times slower as soon as another
+# program wants a core (benchmarks/results/embedded_threads.json).
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
