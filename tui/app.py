@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
 from textual import work
@@ -85,7 +86,7 @@ class RefeedApp(App[int]):
         watched: the session on the bottom screen; None on the home screen.
     """
 
-    CSS_PATH = "app.tcss"
+    CSS_PATH = Path(__file__).with_name("app.tcss")  # whichever module a subclass lives in
     TITLE = "refeed-tui"
     # Textual declares these as instance variables
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-medium"), (170, "-wide")]  # noqa: RUF012

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 
 from sessions.errors import RefeedError
-from sessions.state import fold, new_state
+from sessions.events import Pivot, Progress
+from sessions.state import fold
 from tui.progress import Teller
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 Mode = Literal["attach", "replay"]
 
+# Most events by far, and nothing is said of them.
+WORDLESS: Final = (Pivot, Progress)
 LOG_LIMIT: Final = 20_000
 
 
@@ -33,7 +36,7 @@ class Watched:
         registration: what spec.json holds.
         spec: the registered settings.
         mode: attached to the journal's end, or replayed on the recorded clock.
-        state: everything that was folded so far.
+        teller: puts events in words; holds everything that was folded so far.
         revision: grows with every change; a pane whose revision is this one has nothing to do.
         live: whether a worker holds the session's lock.
         caught_up: whether the journal was read to its present end.
@@ -49,7 +52,7 @@ class Watched:
     registration: Registration
     spec: CampaignSpec
     mode: Mode
-    state: CampaignState
+    teller: Teller
     revision: int = 0
     live: bool = False
     was_live: bool = False
@@ -60,7 +63,6 @@ class Watched:
     log_first: int = 0
     report: Report | None = None
     report_of: int = -1
-    _teller: Teller | None = None
 
     @classmethod
     def of(cls, folder: SessionFolder, mode: Mode) -> Watched:
@@ -70,18 +72,18 @@ class Watched:
             RefeedError: its spec cannot be read or does not match its digest.
         """
         registration, spec = folder.registration(), folder.spec()
-        return cls(folder, registration, spec, mode, new_state(spec), _teller=Teller(spec))
+        return cls(folder, registration, spec, mode, Teller(spec))
 
     def take(self, events: Sequence[AnyEvent]) -> None:
         """Fold a batch. A pivot that contradicts itself ends the reading, as a broken chain does."""
         if not events or self.broken:
             return
-        teller = self._teller
         try:
             for event in events:
-                fold(self.state, event)
-                if teller is not None:
-                    self.log.extend(teller.hear(event))
+                if isinstance(event, WORDLESS):
+                    fold(self.state, event)
+                else:
+                    self.log.extend(self.teller.hear(event))  # folds it into the same state
         except RefeedError as error:
             self.broken = error.message
         if len(self.log) > 2 * LOG_LIMIT:
@@ -96,6 +98,11 @@ class Watched:
             self.live, self.caught_up, self.broken = live, caught_up, broken or self.broken
             self.revision += 1
         self.was_live = self.was_live or live
+
+    @property
+    def state(self) -> CampaignState:
+        """Everything that was folded so far."""
+        return self.teller.state
 
     @property
     def waited(self) -> float:

@@ -80,22 +80,20 @@ def seconds_left(watched: Watched) -> float | None:
     working = watched.status in {"running", "paused"}
     if not working or state.imported or not state.runs or state.runs[-1].engine is None:
         return None
-    closed = [row for row in state.problems.values() if row.outcome == "measured"]
-    run = len(state.runs)
-    here = sum(row.attempt == _attempt(state) for row in closed) if run > 1 else len(closed)
+    attempt = next((row.attempt for row in reversed(state.problems.values())), 0)
+    closings = [
+        row.closed_at
+        for row in state.problems.values()
+        if row.outcome == "measured" and row.attempt == attempt and row.closed_at is not None
+    ]
     left = spec.problems - len(state.measured)
-    if here < ENOUGH_TO_EXTRAPOLATE or left <= 0:
+    if len(closings) < ENOUGH_TO_EXTRAPOLATE or left <= 0:
         return None
-    closings = [row.closed_at for row in closed if row.closed_at is not None and row.attempt == _attempt(state)]
-    busy = max(closings, default=0.0) - _ready_at(state)
+    busy = max(closings) - _ready_at(state)
     if busy <= 0:
         return None
     since = max(0.0, state.mono + watched.waited - max(closings))
-    return max(0.0, left * busy / here - since)
-
-
-def _attempt(state: CampaignState) -> int:
-    return max((row.attempt for row in state.problems.values()), default=0)
+    return max(0.0, left * busy / len(closings) - since)
 
 
 def _ready_at(state: CampaignState) -> float:
