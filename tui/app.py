@@ -18,7 +18,6 @@ from tui import clipboard
 from tui.plaintext import one_line
 from tui.screens.campaign import CampaignScreen
 from tui.screens.dialogs import Ask, Confirm, Text
-from tui.screens.home import HomeScreen
 from tui.terminal import end_for_sure, handle_signals, watch_tty
 from tui.views import help as help_view
 from tui.views.glyphs import ASCII, UNICODE, wants_ascii
@@ -135,7 +134,7 @@ class RefeedApp(App[int]):
         if self.folder is not None and self.mode != "home":
             self.open(self.folder, self.mode, speed=self.speed)
         else:
-            self.push_screen(HomeScreen())
+            self.push_screen(_home())
 
     def open(self, folder: SessionFolder, mode: Literal["attach", "replay"], *, speed: float = 1.0) -> None:
         """Show a session.
@@ -169,15 +168,20 @@ class RefeedApp(App[int]):
     def action_home(self) -> None:
         """All sessions; the one that was watched goes on."""
         if isinstance(self.screen, CampaignScreen):
-            under = self.screen_stack[-2] if len(self.screen_stack) > 1 else None
-            if isinstance(under, HomeScreen):
+            if self.mode == "home":
                 self.pop_screen()
             else:
-                self.switch_screen(HomeScreen())
+                self.mode = "home"
+                self.switch_screen(_home())
 
     def _fatal_error(self) -> None:
         """Close without printing; `run_dashboard` raises the error where the command reports it."""
         self._close_messages_no_wait()
+
+    @property
+    def error(self) -> Exception | None:
+        """What broke the dashboard; None when nothing did."""
+        return self._exception
 
     # Services for screens
 
@@ -239,6 +243,12 @@ class RefeedApp(App[int]):
             yield SystemCommand("Abort campaign", "Ask, then stop the worker", screen.action_abort)
 
 
+def _home() -> Screen[None]:
+    from tui.screens.home import HomeScreen  # noqa: PLC0415  (attaching need not wait for reports and exports)
+
+    return HomeScreen()
+
+
 def parting_words(watched: Watched) -> str:
     """What the shell shows after the dashboard was left: how to come back to a campaign that goes on."""
     session = watched.folder.id
@@ -277,9 +287,8 @@ def run_dashboard(
     """
     app = RefeedApp(folder, mode=mode, speed=speed, ascii_only=ascii, slow=refresh == "slow")
     code = app.run()
-    error = app._exception  # noqa: SLF001  (Textual prints it, or hands it over here)
-    if error is not None:
-        raise error
+    if app.error is not None:
+        raise app.error
     if code is not None and code != 0:
         return code
     watched = app.watched

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sessions.events import AnyEvent
     from sessions.store import SessionFolder
 
-BATCH: Final = 500
+BATCH: Final = 1000
 POLL: Final = 0.1
 SLOW_POLL: Final = 0.25
 ALIVE_EVERY: Final = 5

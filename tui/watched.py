@@ -40,6 +40,7 @@ class Watched:
         revision: grows with every change; a pane whose revision is this one has nothing to do.
         live: whether a worker holds the session's lock.
         caught_up: whether the journal was read to its present end.
+        opened: whether it was at any time.
         broken: what is wrong with the journal; empty when nothing is.
         was_live: whether it was live at any time while it was watched.
         heard_at: monotonic time of this process at the last event; 0 before the first.
@@ -57,6 +58,7 @@ class Watched:
     live: bool = False
     was_live: bool = False
     caught_up: bool = False
+    opened: bool = False
     broken: str = ""
     heard_at: float = 0.0
     log: list[str] = field(default_factory=list)
@@ -98,6 +100,7 @@ class Watched:
             self.live, self.caught_up, self.broken = live, caught_up, broken or self.broken
             self.revision += 1
         self.was_live = self.was_live or live
+        self.opened = self.opened or caught_up
 
     @property
     def state(self) -> CampaignState:

@@ -78,6 +78,7 @@ class CampaignScreen(SizedScreen):
         watched: the session.
         tape: the recorded session in a replay; None otherwise, and until it was read.
         holding: whether the view is paused.
+        paints: how often it was painted.
     """
 
     BINDINGS: ClassVar = [
@@ -107,7 +108,7 @@ class CampaignScreen(SizedScreen):
         self.seeking = False
         self._speed = speed
         self._feed: Feed | None = None
-        self._tick = 0
+        self.paints = 0
         self._reporting = False
         self._painted: dict[str, object] = {}
         self._advanced_at = 0.0
@@ -180,23 +181,24 @@ class CampaignScreen(SizedScreen):
         """Paint what changed since the last time; plots at half the rate."""
         if not self.is_current or (self.holding and not force):
             return
-        self._tick += 1
+        self.paints += 1
         stamp = (self.watched.revision, int(self.watched.waited), self.app.size, id(self.watched), self.app.theme)
         if force:
             self._painted.clear()
         if self._painted.get("frame") != (stamp, self.tape_stamp):
             self._painted["frame"] = (stamp, self.tape_stamp)
             self._paint_frame()
+        if not self.watched.opened and not force and self.paints > 1:
+            return  # numbers of half a journal would only slow its reading down
         pane = self.pane
         name = pane.id or ""
         if pane.wants_report:
             self._report()
         if self._painted.get(name) != stamp:
-            plots = force or self._tick % PLOT_TICKS == 0 or f"{name}-plots" not in self._painted
+            plots = force or self.paints % PLOT_TICKS == 0
             pane.paint(self.watched, plots=plots)
             if plots:
                 self._painted[name] = stamp
-                self._painted[f"{name}-plots"] = stamp
 
     @property
     def tape_stamp(self) -> object:

@@ -63,7 +63,12 @@ def header(watched: Watched, width: int, glyphs: Glyphs) -> tuple[Line, Line]:
         (f", {state.live.informative} of {len(state.measured)} informative", "plain"),
     )
     first = joined(
-        ((block(status(watched.status), glyphs),), ((one_line(name, 32), "strong"),), *_time_and_money(watched)),
+        (
+            (block(status(watched.status), glyphs),),
+            ((f"{state.events:,} events read", "warn"),) if not watched.opened and watched.mode == "attach" else (),
+            ((one_line(name, 32), "strong"),),
+            *_time_and_money(watched),
+        ),
         width,
         glyphs,
     )

@@ -90,9 +90,30 @@ class Inked(Widget):
 
     COMPONENT_CLASSES = {f"ink--{name}" for name in INKS}  # noqa: RUF012  (Textual's own declaration is a mutable set)
 
-    def ink(self, name: Ink) -> Style:
-        """Style of an ink on this widget's background; never empty, as the monochrome filter needs one."""
-        return self.rich_style + self.get_component_rich_style(f"ink--{name}", partial=True)
+    _inks: dict[str, Style] | None = None
+
+    def notify_style_update(self) -> None:
+        """Forget styles that were put together from a theme that no longer holds."""
+        self._inks = None
+        super().notify_style_update()
+
+    def ink(self, name: Ink, ground: Ink | None = None) -> Style:
+        """Style of an ink on this widget's background; never empty, as the monochrome filter needs one.
+
+        Args:
+            name: of the ink.
+            ground: ink whose background and marks lie under the text.
+        """
+        if self._inks is None:
+            self._inks = {}
+        known = f"{name}/{ground}"
+        style = self._inks.get(known)
+        if style is None:
+            style = self.rich_style + self.get_component_rich_style(f"ink--{name}", partial=True)
+            if ground is not None:
+                style += self.get_component_rich_style(f"ink--{ground}", partial=True)
+            self._inks[known] = style
+        return style
 
     def strip(self, spans: Sequence[Span], width: int, ground: Ink | None = None) -> Strip:
         """Spans as exactly `width` cells.
@@ -102,10 +123,5 @@ class Inked(Widget):
             width: cells.
             ground: ink whose background lies under the whole line.
         """
-        over = None if ground is None else self.get_component_rich_style(f"ink--{ground}", partial=True)
-        base = self.rich_style if over is None else self.rich_style + over
-        segments = []
-        for text, name in spans:
-            style = self.ink(name)
-            segments.append(Segment(text, style if over is None else style + over))
-        return Strip(segments).adjust_cell_length(width, base)
+        segments = [Segment(text, self.ink(name, ground)) for text, name in spans]
+        return Strip(segments).adjust_cell_length(width, self.ink("plain", ground))

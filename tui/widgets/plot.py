@@ -6,12 +6,12 @@ and light backgrounds work as everywhere else. Its figure is one per process and
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
-import plotext
 
 from tui.widgets.ink import INKS, Inked
 
@@ -92,6 +92,7 @@ def drawn(figure: Figure, width: int, height: int, *, ascii_only: bool = False) 
     """
     if not any(series.x for series in figure.series) or width < SMALLEST[0] or height < SMALLEST[1]:
         return [[(figure.empty[:width], "muted")]]
+    plotext = _plotext()
     plotext.terminal.limit(width=False, height=False)
     canvas = plotext.figure
     canvas.clear()
@@ -117,11 +118,19 @@ def drawn(figure: Figure, width: int, height: int, *, ascii_only: bool = False) 
     return [list(_spans(row.translate(_ASCII) if ascii_only else row)) for row in text.rstrip("\n").split("\n")]
 
 
-def _pixel(ink: Ink) -> plotext.pixel:
-    return plotext.pixel(foreground=INKS.index(ink) + 1)
+@functools.cache
+def _plotext() -> Any:
+    """The library, loaded with the first plot: its documentation alone takes 0.1 s to import."""
+    import plotext  # noqa: PLC0415
+
+    return plotext
 
 
-def _draw(canvas: plotext.figure, series: Series, number: int, columns: int, *, ascii_only: bool) -> None:
+def _pixel(ink: Ink) -> Any:
+    return _plotext().pixel(foreground=INKS.index(ink) + 1)
+
+
+def _draw(canvas: Any, series: Series, number: int, columns: int, *, ascii_only: bool) -> None:
     x, y = list(series.x), list(series.y)
     if series.marker == "steps":
         x, y = _steps(x, y)
@@ -130,7 +139,7 @@ def _draw(canvas: plotext.figure, series: Series, number: int, columns: int, *, 
     mark = _MARKS[series.marker]
     if ascii_only:
         mark = "." if series.marker in {"dots", "thin"} else _ASCII_MARKS[number % len(_ASCII_MARKS)]
-    signal = canvas.signal(x, y, marker=plotext.marker(mark, pixel=_pixel(series.ink)))
+    signal = canvas.signal(x, y, marker=_plotext().marker(mark, pixel=_pixel(series.ink)))
     if series.marker in {"line", "steps"} and len(x) > 1:
         signal.lines(active=True)
     canvas.draw(signal)
