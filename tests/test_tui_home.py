@@ -99,7 +99,7 @@ async def test_the_report_and_an_export_are_at_hand(home: Path) -> None:
         await pilot.press("R")
         await until(app, pilot, "Table 1")
         await pilot.press("escape", "e")
-        await until(app, pilot, "which formats?")
+        await until(app, pilot, "csv,md,latex")
         app.screen.query_one(Input).value = "csv"
         await pilot.press("enter")
         await until(app, pilot, "wrote")

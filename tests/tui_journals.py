@@ -33,7 +33,7 @@ from sessions.events import (
 )
 from sessions.journal import Journal
 from sessions.spec import CampaignSpec, register
-from sessions.store import Store
+from sessions.store import SessionFolder, Store
 from tests.published import ARMS, over_k, published_folder
 from tests.session_events import trunks_done
 
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sessions.events import AnyEvent
-    from sessions.store import SessionFolder
 
 PASSES: Final[tuple[PassName, ...]] = ("exact-1", "exact-2", "re-feed")
 WALL: Final = 1_790_000_000.0
@@ -84,18 +83,22 @@ class Script:
         name: of the session.
         price: per hour.
         settings: of the spec.
+        session_id: where the folder's name must not change from run to run; None for a new one.
     """
 
     home: Path
     name: str | None = None
     price: float | None = None
     settings: dict[str, Any] = field(default_factory=dict)
+    session_id: str | None = None
 
     def __post_init__(self) -> None:
         """Make the session and open its journal."""
         self.spec = spec(**self.settings)
         registration = register(self.spec, name=self.name, price_per_hour=self.price)
-        self.folder: SessionFolder = Store(self.home).create(registration)
+        self.folder = Store(self.home).create(registration)
+        if self.session_id is not None:
+            self.folder = SessionFolder(self.folder.path.rename(self.folder.path.with_name(self.session_id)))
         self.clock = Clock()
         self.journal = Journal.open(self.folder.journal_path, registration.digest, clock=self.clock)
         self.random = np.random.default_rng(7)

@@ -109,6 +109,9 @@ class RefeedApp(App[int]):
         super().__init__()
         self.glyphs: Glyphs = ASCII if (wants_ascii() if ascii_only is None else ascii_only) else UNICODE
         ScrollBar.renderer = AsciiBars if self.glyphs.ascii_only else ScrollBarRender
+        for theme in THEMES:
+            self.register_theme(theme)
+        self.set_reactive(App.theme, THEMES[0].name)  # before the first frame, which would else be styled twice
         self.slow = slow
         self.mode = mode
         self.speed = speed
@@ -123,9 +126,6 @@ class RefeedApp(App[int]):
 
     def on_mount(self) -> None:
         """Take over signals and open the first screen."""
-        for theme in THEMES:
-            self.register_theme(theme)
-        self.theme = THEMES[0].name
         if threading.current_thread() is threading.main_thread() and not self.is_headless:
             import asyncio  # noqa: PLC0415  (the loop exists only now)
 
@@ -236,7 +236,7 @@ class RefeedApp(App[int]):
             for number, title in enumerate(help_view.PANELS, start=1):
 
                 def show(number: int = number) -> None:
-                    screen.action_panel(number)
+                    screen.call_later(screen.action_panel, number)
 
                 yield SystemCommand(f"Panel {number}: {title}", f"Show {title.lower()}", show)
             yield SystemCommand("Copy panel", "Copy this panel as text (OSC 52 and a file)", screen.action_copy)

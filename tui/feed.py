@@ -11,6 +11,7 @@ from textual.message import Message
 from sessions.errors import RefeedError
 from sessions.events import CacheFailure, Opened, Pivot, ProblemClosed
 from sessions.journal import Follower
+from stats.special import t_cdf
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,6 +73,7 @@ class Feed:
 
     def run(self) -> None:
         """Read until `stop`; a broken journal is told once and ends the reading."""
+        t_cdf(1.0, 0.0)  # loads scipy here; the first closed problem would load it on the event loop
         polls, live = 0, False
         told: tuple[bool, bool] | None = None
         with Follower(self._folder.journal_path, self._digest) as follower:

@@ -109,6 +109,16 @@ class CampaignScreen(SizedScreen):
         self._speed = speed
         self._feed: Feed | None = None
         self.paints = 0
+        self._panes: tuple[Pane, ...] = (
+            LivePane(id="live"),
+            PivotsPane(id="pivots"),
+            JointPane(id="joint-pane"),
+            ProbePane(id="probe-pane"),
+            SelectionPane(id="selection-pane"),
+            ProblemsPane(id="problems"),
+            LogPane(id="log"),
+            RegistrationPane(id="registration-pane"),
+        )
         self._reporting = False
         self._painted: dict[str, object] = {}
         self._advanced_at = 0.0
@@ -118,33 +128,23 @@ class CampaignScreen(SizedScreen):
         """The application, by its own type."""
         return cast("RefeedApp", self.app)
 
-    def panes(self) -> list[Pane]:
-        """The panels, in the order of their numbers."""
-        return [
-            LivePane(id="live"),
-            PivotsPane(id="pivots"),
-            JointPane(id="joint-pane"),
-            ProbePane(id="probe-pane"),
-            SelectionPane(id="selection-pane"),
-            ProblemsPane(id="problems"),
-            LogPane(id="log"),
-            RegistrationPane(id="registration-pane"),
-        ]
-
     def compose(self) -> ComposeResult:
         """Header, panels, keys."""
-        panes = self.panes()
         yield Lines(id="too-small")
         yield Lines(id="header")
-        yield TabBar([pane.title for pane in panes], id="tabs")
-        with ContentSwitcher(initial=panes[0].id, id="panes"):
-            yield from panes
+        yield TabBar([pane.title for pane in self._panes], id="tabs")
+        with ContentSwitcher(initial=self._panes[0].id, id="panes"):
+            yield self._panes[0]  # the others are mounted when they are first shown
         if self.watched.mode == "replay":
             yield Lines(id="tape")
         yield KeyBar(id="keys")
 
     def on_mount(self) -> None:
-        """Start reading and painting."""
+        """Paint a first frame, then start reading."""
+        self.call_after_refresh(self._begin)
+
+    def _begin(self) -> None:
+        self.repaint()
         pace = 2 if self.refeed.slow else 1
         self.set_interval(TEXT_EVERY * pace, self.repaint)
         if self.watched.mode == "replay":
@@ -154,7 +154,6 @@ class CampaignScreen(SizedScreen):
             digest = self.watched.registration.digest
             self._feed = Feed(self.watched.folder, digest, self.post_message, slow=self.refeed.slow)
             self.run_worker(self._feed.run, thread=True, name="feed", exit_on_error=True)
-        self.call_after_refresh(self.repaint)
 
     def on_unmount(self) -> None:
         """Stop reading."""
@@ -215,7 +214,7 @@ class CampaignScreen(SizedScreen):
         width = max(1, self.app.size.width - 2)
         self.query_one("#header", Lines).show(live_view.header(self.watched, width, glyphs))
         tabs = self.query_one(TabBar)
-        number = self._numbers().index(self.pane.id or "")
+        number = self._panes.index(self.pane)
         tabs.show(number, "VIEW PAUSED" if self.holding else "")
         self.query_one(KeyBar).show(self._keys())
         if self.watched.mode == "replay":
@@ -230,9 +229,6 @@ class CampaignScreen(SizedScreen):
         leave = "leave (campaign goes on)" if running else "leave"
         control = (("P", "resume" if self.watched.state.paused else "pause"), ("A", "abort")) if running else ()
         return (("q", leave), ("?", "help"), *control, *self.pane.keys, ("y", "copy"), ("^p", "palette"))
-
-    def _numbers(self) -> list[str]:
-        return [pane.id or "" for pane in self.query(Pane)]
 
     def too_small(self) -> Sequence[Line]:
         """What must not be missed, in a few words."""
@@ -279,12 +275,15 @@ class CampaignScreen(SizedScreen):
 
     # Panels and view
 
-    def action_panel(self, number: int) -> None:
+    async def action_panel(self, number: int) -> None:
         """Show a panel."""
-        names = self._numbers()
-        if not 1 <= number <= len(names):
+        if not 1 <= number <= len(self._panes):
             return
-        self.query_one("#panes", ContentSwitcher).current = names[number - 1]
+        pane = self._panes[number - 1]
+        switcher = self.query_one("#panes", ContentSwitcher)
+        if not pane.is_attached:
+            await switcher.mount(pane)
+        switcher.current = pane.id
         self._painted.clear()
         self.call_after_refresh(self.repaint, force=True)
         self.call_after_refresh(self._focus_pane)
@@ -296,9 +295,9 @@ class CampaignScreen(SizedScreen):
                 return
         self.set_focus(None)
 
-    def on_tab_bar_picked(self, message: TabBar.Picked) -> None:
+    async def on_tab_bar_picked(self, message: TabBar.Picked) -> None:
         """A click on a panel's title."""
-        self.action_panel(message.number)
+        await self.action_panel(message.number)
 
     def action_hold(self) -> None:
         """Pause the view, or the tape of a replay."""
@@ -311,7 +310,7 @@ class CampaignScreen(SizedScreen):
 
     def action_condition(self) -> None:
         """Switch between the two sets of eligible pivots."""
-        for pane in self.query(Pane):
+        for pane in self._panes:
             switch = getattr(pane, "switch_condition", None)
             if switch is not None:
                 switch()
