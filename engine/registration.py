@@ -74,7 +74,12 @@ def model_digest(folder: Path) -> str:
     return total.hexdigest()
 
 
-def _model_digest(spec: CampaignSpec) -> str | None:
+def digest_of_model(spec: CampaignSpec) -> str | None:
+    """Digest of the files of a spec's model; None for a hub id, which its revision names.
+
+    Raises:
+        RefeedError: as `model_digest`.
+    """
     if spec.engine == "embedded":
         return model_digest(model_path(spec))
     folder = model_path(spec)
@@ -115,7 +120,7 @@ def resolve(spec: CampaignSpec) -> CampaignSpec:
     settled = _settled(spec)
     _require_engine(settled.engine)
     resolved = _with_task(settled)
-    return check(msgspec.structs.replace(resolved, model_digest=_model_digest(resolved)))
+    return check(msgspec.structs.replace(resolved, model_digest=digest_of_model(resolved)))
 
 
 def rehearse(spec: CampaignSpec) -> tuple[CampaignSpec, tuple[str, ...]]:
@@ -139,7 +144,7 @@ def rehearse(spec: CampaignSpec) -> tuple[CampaignSpec, tuple[str, ...]]:
         if error.kind != "task" or ":" in str(resolved.task):  # a file that was named must be there and be right
             raise
         missing.append(str(error))
-    return check(msgspec.structs.replace(resolved, model_digest=_model_digest(resolved))), tuple(missing)
+    return check(msgspec.structs.replace(resolved, model_digest=digest_of_model(resolved))), tuple(missing)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from engine.controlsocket import Server, socket_path
 from engine.fingerprint import check_engine, engine_ready
 from engine.limits import Limits
 from engine.ready import Ready, tell
+from engine.registration import digest_of_model
 from engine.tasks.registry import open_task
 from sessions.errors import RefeedError
 from sessions.events import Ended, Notice, Opened, Paused, ProblemClosed, Resumed
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from engine.backend import Backend
     from engine.controlsocket import Command
     from sessions.campaign import CampaignState
+    from sessions.errors import Kind
     from sessions.events import AnyEvent
     from sessions.spec import CampaignSpec
 
@@ -145,6 +147,16 @@ def start_engine(spec: CampaignSpec, recorder: Recorder, state: CampaignState, *
     return backend
 
 
+def _as_registered(kind: Kind, name: str | None, now: str | None, registered: str | None) -> None:
+    """Refuse data or a model whose content changed since the campaign was registered."""
+    if now != registered:
+        raise RefeedError(
+            kind,
+            f"{name} now hashes to {str(now)[:16]}, but {str(registered)[:16]} was registered",
+            "restore the file, or register a new campaign",
+        )
+
+
 def campaign(
     options: Options, session: SessionFolder, recorder: Recorder, state: CampaignState, control: Control
 ) -> Ended:
@@ -159,12 +171,8 @@ def campaign(
     )
     start_deadline(limits, control)
     task = open_task(str(spec.task))
-    if task.digest != spec.task_digest:
-        raise RefeedError(
-            "task",
-            f"{spec.task} now hashes to {task.digest[:16]}, but {str(spec.task_digest)[:16]} was registered",
-            "restore the file, or register a new campaign",
-        )
+    _as_registered("task", spec.task, task.digest, spec.task_digest)
+    _as_registered("engine", spec.model, digest_of_model(spec), spec.model_digest)
     backend = start_engine(spec, recorder, state, allow_changed=options.allow_changed_engine)
     try:
         attempt = len(state.runs) - 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 import pytest
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from engine.bench import Bench
 
 SPEC = CampaignSpec(k=2, rollouts=2, temperature=0.7, probe_tokens=1)
-WORDS = ["<pad>", "Answer", ": ", "1", "8", "9", "PROMPT", "<stop>"]
+WORDS = ["<pad>", "Answer", ": ", "1", "8", "9", "PROMPT", "<stop>", "\N{MINUS SIGN}", "\n"]
 PROMPT = (6,) * 20
 STOP = 7
 
@@ -89,6 +89,16 @@ def test_published_grading_sees_the_continuation_alone() -> None:
     """The compatibility option grades the tail of a number that the pivot cut (known-faults 7)."""
     published = bench(CampaignSpec(grading="published"))
     assert solution_text(published, TRUNKS, CUT, "actual", completion("c", (5, STOP))) == "9"
+
+
+@pytest.mark.parametrize(("grading", "right"), [("solution", True), ("published", False)])
+def test_the_registered_rule_grades_continuations(grading: Literal["solution", "published"], right: bool) -> None:
+    """A minus of U+2212 is one to the default rule and none to the published one."""
+    run = ran(0)
+    says = tuple(replace(one, tokens=(9, 1, 2, 8, 4, STOP)) for one in run.completions)
+    minus = replace(TRUNKS, problem=Problem(7, "?", "-8"))
+    rows = served(bench(CampaignSpec(k=2, grading=grading)), minus, (CUT, LATER), replace(run, completions=says))
+    assert rows[0][0].correct is right
 
 
 def test_a_pivot_inside_the_final_number_is_right_on_the_arm_that_completes_it() -> None:

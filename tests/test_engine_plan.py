@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 import pytest
 
-from engine.backend import Completion, EngineInfo, StepStats
+from engine.backend import Completion, EngineInfo, StepStats, TokenLogprobs
 from engine.bench import Bench
 from engine.campaign import between_problems, check_fit, plan_wave, run, todo
 from engine.control import Control
@@ -19,7 +19,7 @@ from engine.passes import PASSES
 from engine.tasks.task import Problem
 from engine.trunks import generate
 from sessions.errors import RefeedError
-from sessions.events import Paused, ProblemClosed, Resumed, WavePlanned
+from sessions.events import CacheFailure, Paused, ProblemClosed, Resumed, WavePlanned
 from sessions.spec import CampaignSpec
 from sessions.state import fold, new_state
 from tests.session_events import opened
@@ -85,14 +85,15 @@ class Script:
     answer: Callable[[Request], Completion] | None = None
     asked: list[Request] = field(default_factory=list)
     steps: tuple[StepStats, ...] = ()
+    says: str = "?"
 
     def encode_chat(self, system: str | None, user: str) -> tuple[int, ...]:
         """One token a letter."""
         return tuple(5 for _ in (system or "") + user)
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """Nothing that could be right."""
-        return "?" * len(tokens)
+        """As told, by default nothing that could be right."""
+        return self.says if tokens else ""
 
     def run(self, requests: Sequence[Request], watcher: Watcher) -> tuple[Completion, ...]:
         """Answer every request as told."""
@@ -131,7 +132,7 @@ def closed(spec: CampaignSpec, *outcomes: Outcome) -> CampaignState:
 
 def done(request: Request, finish: Finish = "stop", preemptions: int = 0) -> Completion:
     """One token that ended the request."""
-    return Completion(request.id, (0,), finish, 0, None, preemptions)
+    return Completion(request.id, (0,), finish, 0, None, preemptions, (TokenLogprobs(-0.1, ((0, -0.1), (1, -2.3))),))
 
 
 def test_a_dropped_problem_is_one_of_the_registered_ones() -> None:
@@ -199,7 +200,7 @@ def test_only_a_registered_wave_of_one_resets() -> None:
 
 def test_trunks_of_a_later_wave_have_new_ids_and_salts_and_the_same_noise() -> None:
     """A screen may generate a problem again: its old blocks must not serve it, and its seeds stay."""
-    script = Script(answer=lambda request: replace(done(request), tokens=()))
+    script = Script(answer=lambda request: replace(done(request), tokens=(), logprobs=()))
     made, _ = bench(script=script)
     problems = [Problem(3, "q", "1"), Problem(4, "q", "1")]
     sets = [generate(made, problems, wave) for wave in (0, 1)]
@@ -212,6 +213,15 @@ def test_trunks_of_a_later_wave_have_new_ids_and_salts_and_the_same_noise() -> N
     generate(other, problems, 0)
     assert isinstance(other.backend, Script)
     assert {request.seed for request in other.backend.asked}.isdisjoint(request.seed for request in first)
+
+
+@pytest.mark.parametrize(("grading", "right"), [("solution", True), ("published", False)])
+def test_the_registered_rule_grades_trunks(grading: str, right: bool) -> None:
+    """A minus of U+2212 is one to the default rule and none to the published one."""
+    script = Script(answer=done, says="Answer: \u22121")
+    made, _ = bench(replace_spec(grading=grading, top_logprobs=2), script=script)
+    sets = generate(made, [Problem(3, "q", "-1")], 0)
+    assert sets[0].correct == (right, right)
 
 
 PREEMPTED = StepStats(running=1, waiting=0, finished=0, tokens=1, kv_use=1.0, preemptions=1)
@@ -235,7 +245,7 @@ def test_a_preempted_or_lost_trunk_spoils_its_problem_and_an_unnamed_one_all(
     def answer(request: Request) -> Completion:
         hit = bool(preempt) and request.id.startswith(preempt)
         lost = bool(abort) and request.id.startswith(abort)
-        return replace(done(request, "aborted" if lost else "stop", int(hit)), tokens=())
+        return replace(done(request, "aborted" if lost else "stop", int(hit)), tokens=(), logprobs=())
 
     made, _ = bench(script=Script(answer=answer, steps=steps))
     sets = generate(made, [Problem(3, "q", "1"), Problem(4, "q", "1")], 0)
@@ -301,3 +311,23 @@ def test_a_campaign_whose_problems_all_closed_is_finished_whatever_time_is_left(
     assert ended.reason == "measured 3 of 4 registered problems; 1 dropped by cache checks"
     cut = run(late, closed(spec, "measured"))
     assert cut.state == "stopped"
+
+
+@pytest.mark.parametrize("policy", ["abort", "drop-problem", "record"])
+def test_a_preempted_trunk_is_a_recorded_failure_and_no_pass_follows(policy: str) -> None:
+    """The failure is in the journal with its request; the campaign aborts, or the problem is dropped."""
+    script = Script(answer=lambda request: done(request, preemptions=1))
+    spec = replace_spec(problems=1, on_cache_failure=policy, top_logprobs=2)
+    made, events = bench(spec, script=script)
+    state = closed(spec)
+
+    def emit(event: AnyEvent) -> None:
+        events.append(event)
+        fold(state, event)
+
+    ended = run(replace(made, emit=emit), state)
+    failures = [event for event in events if isinstance(event, CacheFailure)]
+    assert [(failure.stage, failure.request) for failure in failures] == [("trunks", "0.0/trunk/w0/r0")]
+    assert len(script.asked) == spec.rollouts
+    assert ended.exit_code == (4 if policy == "abort" else 0)
+    assert list(state.measured) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import time
 from typing import TYPE_CHECKING
@@ -288,3 +289,20 @@ def test_a_task_that_changed_since_registration_is_refused(store: Store, tmp_pat
     assert state.ended is not None
     assert state.ended.state == "failed"
     assert "was registered" in state.ended.reason
+
+
+def test_a_model_that_changed_since_registration_is_refused(store: Store, tmp_path: Path) -> None:
+    """A campaign that stopped does not go on with other weights under the same path."""
+    model = tmp_path / "model"
+    shutil.copytree(BUNDLED_PATH, model)
+    session = make(store, registered(SMALL, model=str(model), problems=1))
+    weights = bytearray((model / "model.safetensors").read_bytes())
+    weights[-1] ^= 1
+    (model / "model.safetensors").write_bytes(weights)
+    launch(session)
+    wait_for_end(session)
+    state = state_of(session)
+    assert state.ended is not None
+    assert state.ended.state == "failed"
+    assert "was registered" in state.ended.reason
+    assert state.engine is None
