@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from engine.backends.load import model_path
-from engine.tasks.registry import open_task
+from engine.tasks.registry import from_anywhere, open_task
 from sessions.errors import RefeedError
 from sessions.spec import BUNDLED_MODEL, check
 
@@ -86,6 +86,13 @@ def digest_of_model(spec: CampaignSpec) -> str | None:
     return model_digest(folder) if folder.is_dir() else None
 
 
+def _model(spec: CampaignSpec, *, embedded: bool) -> str:
+    """The model that will run; a folder is named from the root, since a worker does not run where it was launched."""
+    model = spec.model or (BUNDLED_MODEL if embedded else PAPER_MODEL)
+    folder = Path(model).expanduser()
+    return str(folder.absolute()) if model != BUNDLED_MODEL and folder.is_dir() else model
+
+
 def _settled(spec: CampaignSpec) -> CampaignSpec:
     """The spec with every `auto` and default replaced by what will run; nothing of it is looked for yet."""
     engine = _engine(spec)
@@ -94,8 +101,8 @@ def _settled(spec: CampaignSpec) -> CampaignSpec:
     return msgspec.structs.replace(
         check(spec),
         engine=engine,
-        model=spec.model or (BUNDLED_MODEL if embedded else PAPER_MODEL),
-        task=spec.task or ("arithmetic" if embedded else "gsm8k"),
+        model=_model(spec, embedded=embedded),
+        task=from_anywhere(spec.task or ("arithmetic" if embedded else "gsm8k")),
         numerics=numerics,
         batch_invariant=spec.batch_invariant or numerics == "invariant",
         cont_temperature=spec.temperature if spec.cont_temperature is None else spec.cont_temperature,

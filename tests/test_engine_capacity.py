@@ -32,6 +32,12 @@ def test_worst_cost_counts_every_block_a_pass_may_allocate() -> None:
     assert worst_cost(spec, 16, [33, 33]) == PassCost(trunks=6, resume=36, refeed=42)
 
 
+def test_a_continuation_begins_behind_the_boundary() -> None:
+    """Up to slack tokens of prefix and the forced one share its first block: 3 + 14 tokens need two of 16."""
+    spec = CampaignSpec(k=1, max_pivots=1, boundary_slack=2, max_cont_tokens=14, probe_tokens=13, rollouts=1)
+    assert worst_cost(spec, 16, [33]).resume == 2 * (2 + 1)
+
+
 def test_all_wanted_fit_in_a_large_cache() -> None:
     """With room for everything the reason is the one given."""
     capacity = fit([COST] * 4, INFO, 4, "wave = 4")

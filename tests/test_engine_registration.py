@@ -57,6 +57,31 @@ def test_a_model_is_its_files(tmp_path: Path) -> None:
         model_digest(tmp_path / "nothing")
 
 
+@pytest.mark.parametrize("form", ["jsonl:{}", "gsm8k:{}", "jsonl:{}?question=question"])
+def test_a_relative_path_is_registered_from_the_root(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    """A worker runs elsewhere, and a resume may come from anywhere: both find the same file and folder."""
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text("{}")
+    (tmp_path / "task.jsonl").write_text('{"question": "1 + 1?", "answer": "2"}')
+    monkeypatch.chdir(tmp_path)
+    spec = resolve(CampaignSpec(engine="embedded", model="model", task=form.format("task.jsonl"), problems=1))
+    assert spec.task == form.format(tmp_path / "task.jsonl")
+    assert spec.model == str(tmp_path / "model")
+    monkeypatch.chdir("/")
+    assert resolve(spec) == spec
+
+
+def test_a_folder_called_like_the_bundled_model_does_not_hide_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`bundled` is a name, not a path."""
+    (tmp_path / "bundled").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert resolve(CampaignSpec(engine="embedded")).model == "bundled"
+
+
 def test_a_window_beyond_the_task_is_refused(tmp_path: Path) -> None:
     """Twenty problems of a file with three are an error before anything runs."""
     data = tmp_path / "three.jsonl"

@@ -38,6 +38,12 @@ def open_task(spec: str) -> Task:
     raise RefeedError("spec", message, f"give {FORMS}")
 
 
+def from_anywhere(spec: str) -> str:
+    """The same task with its file named from the root: a worker does not run where the campaign was launched."""
+    kind, _colon, rest = spec.partition(":")
+    return f"{kind}:{Path(rest).expanduser().absolute()}" if rest and kind in {"gsm8k", "jsonl"} else spec
+
+
 def _fields(rest: str) -> tuple[Path, dict[str, str]]:
     """The path and the field names of `PATH?question=FIELD&answer=FIELD`; a file whose name has a "?" stays whole."""
     path, mark, query = rest.rpartition("?")
