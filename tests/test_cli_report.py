@@ -13,7 +13,7 @@ import pytest
 
 from sessions.events import CacheFailure, CacheProof, Ended
 from tests.cli_sessions import CROSSED, FLIPPED, MIXED, SAME, SILENT, SPEC, campaign, measured, write
-from tests.session_events import closed, engine_ready, opened, pivot
+from tests.session_events import closed, engine_ready, opened, pivot, trunks_done
 from tui import cli, errors
 
 REPO = Path(__file__).resolve().parent.parent
@@ -136,6 +136,27 @@ def test_a_retry_after_a_cache_abort_is_marked(capsys: pytest.CaptureFixture[str
         [opened(), engine_ready(), failure, Ended(state="aborted", exit_code=4, reason="cache"), *campaign()]
     )
     assert "RETRY after a cache abort" in report(capsys, folder.id)
+
+
+def test_going_on_past_the_stop_rule_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    """A run that was allowed past its crossing says so in every report; one that was not does not."""
+    stop = Ended(state="stopped", exit_code=0, reason="stop rule")
+    past = msgspec.structs.replace(opened(), past_stop=True)
+    folder = write([opened(), engine_ready(), *measured(0, MIXED[0]), stop, past, *campaign(start=1)[1:]])
+    assert "PAST its stop rule: run 2" in " ".join(report(capsys, folder.id).split())
+    plain = write([opened(), engine_ready(), *measured(0, MIXED[0]), stop, *campaign(start=1)])
+    assert "PAST" not in report(capsys, plain.id)
+
+
+@pytest.mark.parametrize(
+    ("right", "says"), [(0, "0 of 8 trunks are right: the model hardly solves"), (5, ""), (8, "hardly ever fails")]
+)
+def test_a_model_that_hardly_solves_its_task_is_said(capsys: pytest.CaptureFixture[str], right: int, says: str) -> None:
+    """Where no trunk or every trunk is right little can be measured, and the report says why."""
+    folder = write([opened(), engine_ready(), trunks_done(0, right=right), pivot(0, nets=SILENT), closed(0, 1)])
+    shown = " ".join(report(capsys, folder.id).split())
+    assert ("trunks are right" in shown) == (says != "")
+    assert says in shown
 
 
 def test_pooling_takes_the_same_settings_in_argument_order(capsys: pytest.CaptureFixture[str]) -> None:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from stats.report import Report
     from stats.table import PivotTable
 
+HARDLY: Final = 0.05  # share of right trunks, or of wrong ones, that is said
+
 # Notices of these kinds limit what the numbers say; others (loading) are about the run.
 TELLING: Final = frozenset({"warning", "deviation", "import"})
 
@@ -207,6 +209,7 @@ def _notes(session: Session, *, named: bool) -> list[str]:
     notes = [
         *_state_notes(session),
         *(_gap_note(session.state, gap) for gap in session.state.gaps()),
+        *_accuracy_notes(session.state),
         *_dropped_notes(session.state),
         *_setting_notes(session.spec),
         *(f"{notice.kind}: {notice.text}" for notice in session.state.notices if notice.kind in TELLING),
@@ -237,7 +240,18 @@ def _gap_note(state: CampaignState, gap: Gap) -> str:
     retry = "RETRY after a cache abort: " if by_cache else ""
     changed = f"; numerics changed: {', '.join(gap.changed)}" if gap.changed else ""
     host = "; on another host" if gap.host_changed else ""
-    return f"{retry}run {gap.run + 1} continued {clock(gap.seconds)} after run {gap.run} {after}{host}{changed}"
+    past = "PAST its stop rule: " if state.runs[gap.run].opened.past_stop else ""
+    return f"{retry}{past}run {gap.run + 1} continued {clock(gap.seconds)} after run {gap.run} {after}{host}{changed}"
+
+
+def _accuracy_notes(state: CampaignState) -> list[str]:
+    """How many trunks are right, where so few or so many are that estimates can hardly leave 0."""
+    rows = [row for row in state.problems.values() if row.right is not None and row.trunks]
+    right, trunks = sum(row.right or 0 for row in rows), sum(len(row.trunks) for row in rows)
+    if trunks == 0 or HARDLY < right / trunks < 1 - HARDLY:
+        return []
+    says = "hardly solves this task" if 2 * right < trunks else "hardly ever fails this task"
+    return [f"{right} of {count(trunks, 'trunk')} are right: the model {says}, so few estimates can differ from 0"]
 
 
 def _dropped_notes(state: CampaignState) -> list[str]:
