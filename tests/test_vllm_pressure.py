@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import signal
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -16,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from engine.backend import Completion
+    from engine.backend import Completion, FirstToken
     from engine.backends.vllm.backend import VllmBackend
 
 pytestmark = [pytest.mark.vllm, pytest.mark.filterwarnings("default")]
@@ -136,3 +140,19 @@ def test_an_engine_that_is_closed_says_so(model: Path) -> None:
         backend.close()
         with pytest.raises(RefeedError, match="was closed"):
             backend.run([request("after", prompt_of(20))], Recorder())
+
+
+def test_a_core_that_dies_ends_the_batch_with_an_error(model: Path) -> None:
+    """In its own process the core can be killed: `run` raises soon and does not wait for ever."""
+
+    class Killing(Recorder):
+        def first_token(self, first: FirstToken) -> bool:
+            for process in multiprocessing.active_children():
+                os.kill(process.pid or 0, signal.SIGKILL)
+            return super().first_token(first)
+
+    with started(model, multiprocess=True) as backend:
+        began = time.monotonic()
+        with pytest.raises(RefeedError, match="died"):
+            backend.run([request("last", prompt_of(60), max_tokens=400)], Killing())
+        assert time.monotonic() - began < 30

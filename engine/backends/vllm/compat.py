@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 TESTED: Final = ("0.22.1", "0.32.0")
 OLDEST: Final = (0, 22, 1)
+LIVENESS_SECONDS: Final = 0.5
 INSIDES: Final = (
     "scheduler.running",
     "scheduler.waiting",
@@ -82,6 +83,20 @@ def lookup(core: Any, request: Any) -> Sequence[Any]:
     """Return the blocks that a request would hit now; touches no block and counts no statistics."""
     coordinator = core.scheduler.kv_cache_manager.coordinator
     return tuple(coordinator.find_longest_cache_hit(request.block_hashes, request.num_tokens - 1)[0][0])
+
+
+def wait_for_output(client: Any) -> None:
+    """Return once a core in its own process has output to take; vLLM's own wait never ends when that process died.
+
+    Raises:
+        ChildProcessError: the core's process is gone.
+    """
+    waiting = client.outputs_queue
+    with waiting.not_empty:
+        while not waiting.queue:
+            waiting.not_empty.wait(LIVENESS_SECONDS)
+            if not waiting.queue and client.resources.engine_dead:
+                raise ChildProcessError("the engine core's process died")
 
 
 def allow_amx() -> None:

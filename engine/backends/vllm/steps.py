@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from engine.backends.vllm.compat import wait_for_output
+
 if TYPE_CHECKING:
     from engine.backends.vllm.ledger import Ledger
 
@@ -28,6 +30,8 @@ class Steps:
         original = client.get_output
 
         def get_output() -> Any:
+            if core is None:
+                wait_for_output(client)
             outputs = original()
             self._read(outputs)
             return outputs
