@@ -92,8 +92,8 @@ class Script:
         return tuple(5 for _ in (system or "") + user)
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """As told, by default nothing that could be right."""
-        return self.says if tokens else ""
+        """As told, by default nothing that could be right; {0} is the first token."""
+        return self.says.format(*tokens) if tokens else ""
 
     def run(self, requests: Sequence[Request], watcher: Watcher) -> tuple[Completion, ...]:
         """Answer every request as told."""
@@ -311,6 +311,34 @@ def test_a_campaign_whose_problems_all_closed_is_finished_whatever_time_is_left(
     assert ended.reason == "measured 3 of 4 registered problems; 1 dropped by cache checks"
     cut = run(late, closed(spec, "measured"))
     assert cut.state == "stopped"
+
+
+@pytest.mark.parametrize(
+    ("blocks", "waves"), [(4000, [(0, 1, 2, 3, 4, 5)]), (90, [(0, 1, 2), (1, 2, 3)])], ids=["roomy", "small"]
+)
+def test_a_screen_measures_what_was_asked_and_no_more(
+    tmp_path: Path, blocks: int, waves: list[tuple[int, ...]]
+) -> None:
+    """Of six candidates that are all mixed the first two are measured; what a small cache cannot hold waits a wave."""
+
+    def answer(request: Request) -> Completion:
+        told = TokenLogprobs(-0.1, ((int(request.id[-1]), -0.1), (9, -2.3)))
+        return replace(done(request), tokens=(int(request.id[-1]),), logprobs=(told,))
+
+    spec = replace_spec(screen="mixed", problems=2, wave=6, top_logprobs=2)
+    info = replace(INFO, num_blocks=blocks)
+    made, events = bench(spec, script=Script(info, answer=answer, says="Answer: {0}"))
+    state = closed(spec)
+
+    def emit(event: AnyEvent) -> None:
+        events.append(event)
+        fold(state, event)
+
+    ended = run(replace(made, emit=emit, texts=tmp_path), state)
+    assert ended.reason == "measured 2 of 2 registered problems"
+    shut = [(event.problem, event.outcome) for event in events if isinstance(event, ProblemClosed)]
+    assert shut == [(0, "measured"), (1, "measured")]
+    assert [event.problems for event in events if isinstance(event, WavePlanned)] == waves
 
 
 @pytest.mark.parametrize("policy", ["abort", "drop-problem", "record"])
