@@ -111,6 +111,8 @@ def test_a_real_campaign_is_launched_watched_left_attached_and_aborted(terminal:
     text = terminal.until("RUNNING")
     assert "e2e" in text
     terminal.until(lambda shown: "CACHE OK" in shown or "exact-" in shown)
+    terminal.keys("P")
+    terminal.until(lambda shown: "pausing before" in shown or "PAUSED" in shown)
     terminal.keys("q")
     text = terminal.until("goes on.")
     (folder,) = Store(tmp_path).folders()
@@ -118,7 +120,7 @@ def test_a_real_campaign_is_launched_watched_left_attached_and_aborted(terminal:
     assert folder.live()
     terminal.keys("clear", "Enter")
     terminal.keys(refeed("attach"), "Enter")
-    terminal.until("RUNNING")
+    terminal.until(lambda shown: "RUNNING" in shown or "PAUSED" in shown)
     terminal.keys("A")
     terminal.until(f"Abort {folder.id}?")
     terminal.keys("y")

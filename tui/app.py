@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from pathlib import Path
@@ -112,6 +113,7 @@ class RefeedApp(App[int]):
         for theme in THEMES:
             self.register_theme(theme)
         self.set_reactive(App.theme, THEMES[0].name)  # before the first frame, which would else be styled twice
+        self.stylesheet.set_variables(self.get_css_variables())
         self.slow = slow
         self.mode = mode
         self.speed = speed
@@ -269,7 +271,7 @@ def run_dashboard(
     ascii: bool | None = None,  # noqa: A002  (the option's name)
     refresh: Literal["normal", "slow"] = "normal",
 ) -> int:
-    """Run the dashboard until it is left.
+    """Run the dashboard until it is left. $REFEED_TUI_MOUSE = 0 leaves the mouse to the terminal.
 
     Args:
         folder: session to open; None for the home screen.
@@ -286,7 +288,7 @@ def run_dashboard(
         Exception: whatever broke the dashboard, for the command to report.
     """
     app = RefeedApp(folder, mode=mode, speed=speed, ascii_only=ascii, slow=refresh == "slow")
-    code = app.run()
+    code = app.run(mouse=os.environ.get("REFEED_TUI_MOUSE", "1") != "0")
     if app.error is not None:
         raise app.error
     if code is not None and code != 0:

@@ -36,7 +36,9 @@ class JointPane(Pane):
         """Show the maps of the present evidence."""
         if plots:
             body = self.query_one("#joint", ScrollLines)
-            body.show(joint.heat_map(watched.state, self.condition, max(20, body.size.width), self.glyphs))
+            body.show(
+                joint.heat_map(watched.state, self.condition, max(20, body.size.width), body.size.height, self.glyphs)
+            )
 
     def switch_condition(self) -> None:
         """Count the other set of eligible pivots."""

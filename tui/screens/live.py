@@ -8,7 +8,7 @@ from textual.containers import Horizontal, Vertical
 
 from tui.screens.base import Pane
 from tui.views import live, problems
-from tui.views.words import heading
+from tui.views.words import heading, wrapped
 from tui.widgets.lines import Lines
 from tui.widgets.plot import Plot
 
@@ -89,8 +89,9 @@ class LivePane(Pane):
         rows, log = self.query_one("#side-problems", Lines), self.query_one("#side-log", Lines)
         newest = problems.brief(watched.state, max(1, rows.size.height - 2), width)
         self._show("#side-problems", (heading("Problems, newest first", width, glyphs), *newest))
-        tail = watched.log[-max(1, log.size.height - 1) :]
-        self._show("#side-log", (heading("Log", width, glyphs), *(((entry[:width], "muted"),) for entry in tail)))
+        room = max(1, log.size.height - 1)
+        tail = [line for entry in watched.log[-room:] for line in wrapped(entry, width, "muted")]
+        self._show("#side-log", (heading("Log", width, glyphs), *tail[-room:]))
 
     def switch_condition(self) -> None:
         """Count the other set of eligible pivots."""

@@ -184,9 +184,21 @@ def _tokens(pivot: Pivot, trunk: TrunkText) -> Iterator[Line]:
         return
     yield (("rank    token       logprob    probability", "title"),)
     for rank, (token, logprob) in enumerate(trunk.top[pivot.index], start=1):
-        mark = {pivot.actual: " <- actual (sampled)", pivot.alternative: " <- alternative (forced)"}.get(token, "")
-        ink: Ink = "strong" if mark else "plain"
-        yield ((f"{rank:>4}  {token:>8}  {logprob:>12.6f}  {math.exp(min(0.0, logprob)):>10.4%}{mark}", ink),)
+        yield _ranked(pivot, rank, token, logprob)
+    listed = any(token == pivot.actual for token, _ in trunk.top[pivot.index])
+    if not listed and pivot.actual is not None and pivot.actual_logprob is not None and pivot.rank is not None:
+        yield _ranked(pivot, pivot.rank, pivot.actual, pivot.actual_logprob)
+
+
+def _ranked(pivot: Pivot, rank: int, token: int, logprob: float) -> Line:
+    """One token with its rank, and whether it is one of the pivot's arms."""
+    mark = ""
+    if token == pivot.actual:
+        mark = f' <- actual (sampled) "{one_line(pivot.actual_text, 40)}"'
+    elif token == pivot.alternative:
+        mark = f' <- alternative (forced) "{one_line(pivot.alternative_text, 40)}"'
+    text = f"{rank:>4}  {token:>8}  {logprob:>12.6f}  {math.exp(min(0.0, logprob)):>10.4%}{mark}"
+    return ((text, "strong" if mark else "plain"),)
 
 
 def _around(texts: ProblemTexts, pivot: Pivot, trunk: TrunkText, width: int) -> Iterator[Line]:
@@ -254,6 +266,7 @@ def _side_by_side(passes: Iterable[ContinuationText], k: int, width: int) -> Ite
                 text = f"{text[:common]}|{text[common:]}"
         heads.append(f"{name}: {grade}{tail}{said}")
         blocks.append(_wrapped(text, cells)[:SHOWN])
+    yield ()
     yield _row(f"  k{k:<3} ", heads, cells)
     for row in range(max((len(block) for block in blocks), default=0)):
         yield _row(" " * 6, [block[row] if row < len(block) else "" for block in blocks], cells)

@@ -23,10 +23,11 @@ COMPARED: Final[dict[int, tuple[str, Ink]]] = {REFEED: ("re-feed", "refeed"), EX
 HEAT: Final[tuple[Ink, ...]] = ("muted", "heat1", "heat2", "heat3", "heat4")
 LABEL: Final = 5
 GAP: Final = 4
+FRAME: Final = 8
 
 
-def heat_map(state: CampaignState, condition: Condition, width: int, glyphs: Glyphs) -> tuple[Line, ...]:
-    """Both maps, beside each other where they fit, else one below the other."""
+def heat_map(state: CampaignState, condition: Condition, width: int, height: int, glyphs: Glyphs) -> tuple[Line, ...]:
+    """Both maps, beside each other where they fit, else one below the other; cells grow with the room."""
     table = state.table()
     ks = [int(k) for k in np.unique(table.k)]
     if not ks:
@@ -37,8 +38,9 @@ def heat_map(state: CampaignState, condition: Condition, width: int, glyphs: Gly
     ]
     for k in ks:
         cell = _cell_width(k, width)
+        deep = max(1, min(3, (height - FRAME) // (len(ks) * (2 * k + 1))))
         maps = [
-            (name, _map(joint(table, compared, k, condition), name, ink, cell, glyphs))
+            (name, _map(joint(table, compared, k, condition), name, ink, cell, deep, glyphs))
             for compared, (name, ink) in COMPARED.items()
         ]
         one = LABEL + cell * (2 * k + 1)
@@ -56,10 +58,10 @@ def heat_map(state: CampaignState, condition: Condition, width: int, glyphs: Gly
 
 def _cell_width(k: int, width: int) -> int:
     side = 2 * k + 1
-    return max(3, min(6, ((width - GAP) // 2 - LABEL) // side))
+    return max(3, min(8, ((width - GAP) // 2 - LABEL) // side))
 
 
-def _map(found: Joint, name: str, ink: Ink, cell: int, glyphs: Glyphs) -> list[Line]:
+def _map(found: Joint, name: str, ink: Ink, cell: int, deep: int, glyphs: Glyphs) -> list[Line]:
     counts, k = found.counts, found.k
     side = 2 * k + 1
     one = LABEL + cell * side
@@ -70,20 +72,32 @@ def _map(found: Joint, name: str, ink: Ink, cell: int, glyphs: Glyphs) -> list[L
     top = int(counts.max()) if total > 0 else 0
     lines: list[Line] = [
         ((f"{name}, K = {k}, n = {total:,}", ink),),
-        (("ex-1 ", "muted"), ("".join(f"{signed(j - k):>{cell}}" for j in range(side)), "muted")),
+        (("ex-1 ", "muted"), ("".join(f"{signed(j - k):^{cell}}" for j in range(side)), "muted")),
     ]
     for i in range(side - 1, -1, -1):
-        spans: list[Span] = [(f"{signed(i - k):>4} ", "muted")]
+        spans: list[Span] = []
+        blank: list[Span] = []
         for j in range(side):
             count = int(counts[i, j])
-            text = (str(count) if count > 0 else ("0" if i == j else ".")).rjust(cell)
-            if i == j:
-                text = f"[{count}]".rjust(cell) if len(str(count)) + 2 <= cell else str(count).rjust(cell)
-            spans.append((text, _heat(count, top)))
-        lines.append(tuple(spans))
+            shade = _heat(count, top)
+            spans.append((_cell(count, cell, diagonal=i == j), shade))
+            blank.append((" " * cell, shade))
+        middle = (deep - 1) // 2
+        for row in range(deep):
+            label = f"{signed(i - k):>4} " if row == middle else " " * LABEL
+            lines.append(((label, "muted"), *(spans if row == middle else blank)))
     said = f"same {same:,}, zero {total - same - flips:,}, reversed {flips:,}"
     lines += [heading("", one, glyphs), ((said, "plain"),)]
     return lines
+
+
+def _cell(count: int, width: int, *, diagonal: bool) -> str:
+    """A count in the middle of its cell; brackets on the diagonal where they fit, a point for nothing elsewhere."""
+    text = str(count) if count > 0 or diagonal else "."
+    if diagonal and len(text) + 2 <= width:
+        text = f"[{text}]"
+    left = max(0, (width - len(text) + 1) // 2)
+    return f"{' ' * left}{text}".ljust(width)
 
 
 def _heat(count: int, top: int) -> Ink:

@@ -145,7 +145,10 @@ def _standing(watched: Watched, width: int) -> tuple[Line, Line] | None:
     if state.ended is not None:
         ink: Ink = "bad" if status(watched.status).ink == "bad" else "plain"
         reason = f" {state.ended.state}: {one_line(state.ended.reason, 300)} "
-        return ((reason[:width] if ink == "bad" else reason.strip()[:width], ink),), _hint(watched)
+        hint = _hint(watched)
+        if not hint[0][0] and state.tokens > 0:
+            hint = ((f"{state.tokens:,} tokens generated in {duration(elapsed(watched))}", "muted"),)
+        return ((reason[:width] if ink == "bad" else reason.strip()[:width], ink),), hint
     if watched.status == "interrupted":
         text = f" worker died; `refeed-tui resume {watched.folder.id}` continues it "
         return ((text[:width], "bad"),), _hint(watched)
@@ -387,7 +390,7 @@ def sequential(watched: Watched, width: int, glyphs: Glyphs) -> tuple[Line, Line
     second = joined(
         (
             ((bound, "plain"),),
-            ((f"{t} ", "plain"), ("valid only at the planned end", "warn")),
+            ((f"{t} ", "plain"), _validity(watched)),
             ((stop, "muted"),) if stop else (),
             ((f"betting e {e_value(monitor.betting.e)}, t e {e_value(monitor.t_e.e)}", "muted"),),
         ),
@@ -395,6 +398,17 @@ def sequential(watched: Watched, width: int, glyphs: Glyphs) -> tuple[Line, Line
         glyphs,
     )
     return first, second
+
+
+def _validity(watched: Watched) -> Span:
+    """When the plain t may be read: once, at the planned end; the words stay when it is reached."""
+    state, spec = watched.state, watched.spec
+    reached = state.imported or (
+        spec.stop == "none" and state.ended is not None and len(state.measured) >= spec.problems
+    )
+    if reached and not state.imported:
+        return "valid only at the planned end (reached)", "plain"
+    return "valid only at the planned end", "warn"
 
 
 def _stop_rule(watched: Watched) -> str:

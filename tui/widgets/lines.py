@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
+from textual.binding import Binding
 from textual.geometry import Size
 from textual.scroll_view import ScrollView
 
@@ -55,6 +56,12 @@ class ScrollLines(ScrollView, Inked, can_focus=True):
     """Inked lines that scroll, for text that is longer than the screen."""
 
     COMPONENT_CLASSES = Inked.COMPONENT_CLASSES  # Textual inherits them along the first base alone
+    BINDINGS: ClassVar = [
+        Binding("j", "scroll_down", "down", show=False),
+        Binding("k", "scroll_up", "up", show=False),
+        Binding("g", "scroll_home", "first", show=False),
+        Binding("G", "scroll_end", "last", show=False),
+    ]
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002  (Textual's name)
         """Start empty."""
