@@ -230,3 +230,21 @@ def test_empty_home_lists_no_sessions_and_says_how_to_start(home: Path, capsys: 
     assert not home.exists(), "listing makes no folders"
     assert cli.run(["list", "--json"]) == errors.DONE
     assert json.loads(capsys.readouterr().out) == {"sessions": []}
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+@pytest.mark.parametrize("args", [("list", "--json"), ("report", "nosuch", "--json"), ("presets",)])
+def test_a_stdout_that_cannot_be_written_is_one_line_and_exit_code_1_or_the_error_s_own(args: tuple[str, ...]) -> None:
+    """A full disk behind `> file`: no traceback, also where the error itself belongs on stdout."""
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "tui.cli", *args],
+            cwd=REPO,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == (errors.NO_SESSION if "nosuch" in args else errors.FAILED)
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith("refeed-tui: ")

@@ -150,9 +150,17 @@ def _flagged(args: Sequence[str], flag: str) -> bool:
     return flag in (args[: args.index("--")] if "--" in args else args)
 
 
+def _mute_stdout() -> None:
+    """Let what is still buffered for a stdout that cannot be written go nowhere, so that the exit code stays ours."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _say(line: str, kind: str, args: Sequence[str]) -> None:
     if _flagged(args, "--json"):
-        say_json({"error": {"kind": kind, "message": line}})
+        try:
+            say_json({"error": {"kind": kind, "message": line}})
+        except OSError:  # stdout is what failed; stderr says so
+            _mute_stdout()
     sys.stderr.write(f"refeed-tui: {line}\n")
 
 
@@ -208,8 +216,7 @@ def run(args: Sequence[str]) -> int:
 
 def _closed_pipe() -> int:
     """End quietly when the reader of stdout went away (`refeed-tui list | head`), as a Unix filter does."""
-    quiet = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(quiet, sys.stdout.fileno())
+    _mute_stdout()
     return errors.SIGNAL_BASE + signal.SIGPIPE
 
 

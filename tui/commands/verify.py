@@ -30,7 +30,7 @@ def command(session: str, as_json: bool) -> None:
     if found.broken_line is not None:
         raise RefeedError(
             "integrity",
-            f"session {folder.id}: line {found.broken_line} of events.jsonl {found.reason}",
+            f"session {folder.id}: {found.reason}",
             f"the {found.events} events before it are intact; nothing was deleted",
         )
     if as_json:
