@@ -154,7 +154,7 @@ def _payload_value(payload: str) -> Quantity | None:
     """
     for bold in _BOLD.finditer(payload):
         payload = payload.replace(bold[0], f" = {bold[1] or bold[2]}") if re.search(r"\d", bold[0]) else payload
-    spelled = quantities.plain(payload).replace("\\boxed", " ").replace("*", "*")
+    spelled = quantities.plain(payload).replace("\\boxed", " ")
     head, sign, tail = spelled.rpartition("=")
     if sign and any(True for _ in quantities.find(tail)):
         spelled = tail
