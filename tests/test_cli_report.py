@@ -149,7 +149,7 @@ def test_going_on_past_the_stop_rule_is_said(capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.parametrize(
-    ("right", "says"), [(0, "0 of 8 trunks are right: the model hardly solves"), (5, ""), (8, "hardly ever fails")]
+    ("right", "says"), [(0, "0 of 8 trunks are right: a model that hardly solves"), (5, ""), (8, "hardly ever fails")]
 )
 def test_a_model_that_hardly_solves_its_task_is_said(capsys: pytest.CaptureFixture[str], right: int, says: str) -> None:
     """Where no trunk or every trunk is right little can be measured, and the report says why."""

@@ -250,8 +250,11 @@ def _accuracy_notes(state: CampaignState) -> list[str]:
     right, trunks = sum(row.right or 0 for row in rows), sum(len(row.trunks) for row in rows)
     if trunks == 0 or HARDLY < right / trunks < 1 - HARDLY:
         return []
-    says = "hardly solves this task" if 2 * right < trunks else "hardly ever fails this task"
-    return [f"{right} of {count(trunks, 'trunk')} are right: the model {says}, so few estimates can differ from 0"]
+    says = "hardly solves" if 2 * right < trunks else "hardly ever fails"
+    return [
+        f"{right} of {count(trunks, 'trunk')} are right: a model that {says} its task leaves few estimates that can "
+        "differ from 0"
+    ]
 
 
 def _dropped_notes(state: CampaignState) -> list[str]:
