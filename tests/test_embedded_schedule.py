@@ -51,6 +51,15 @@ def test_completions_come_in_request_order_and_stats_add_up(folder: Path) -> Non
     assert any(stats.running > 0 for stats in watcher.steps)
 
 
+def test_an_id_is_used_once_in_the_life_of_an_engine(folder: Path) -> None:
+    """The ledger names owners by id: a second call with one of them is refused before any work."""
+    engine = open_engine(folder, max_model_len=64)
+    engine.run([request("r", prompt_of(8), max_tokens=1)], Recorder())
+    with pytest.raises(RefeedError, match="used before"):
+        engine.run([request("other", prompt_of(8), max_tokens=1), request("r", prompt_of(9), max_tokens=1)], Recorder())
+    assert engine.run([request("other", prompt_of(8), max_tokens=1)], Recorder())[0].id == "other"
+
+
 def test_results_do_not_depend_on_chunks_or_batch_limits_in_invariant_mode(folder: Path) -> None:
     """Chunk sizes and batch sizes change no token and no logprob."""
     runs = [

@@ -251,10 +251,8 @@ def _accuracy_notes(state: CampaignState) -> list[str]:
     if trunks == 0 or HARDLY < right / trunks < 1 - HARDLY:
         return []
     says = "hardly solves" if 2 * right < trunks else "hardly ever fails"
-    return [
-        f"{right} of {count(trunks, 'trunk')} are right: a model that {says} its task leaves few estimates that can "
-        "differ from 0"
-    ]
+    graded = f"{right} of {count(trunks, 'trunk')} are right"
+    return [f"{graded}: a model that {says} its task leaves few estimates that can differ from 0"]
 
 
 def _dropped_notes(state: CampaignState) -> list[str]:
