@@ -77,6 +77,14 @@ def test_an_imported_session_is_listed_as_such(capsys: pytest.CaptureFixture[str
     assert "imported from smoke.json" in capsys.readouterr().out
 
 
+def test_a_published_file_names_its_session_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """The stem is the name that a person expects; imported again, the name is taken and the id must do."""
+    first, second = (
+        run_json(capsys, "import", str(published_folder() / "smoke.json"))["sessions"][0]["name"] for _ in range(2)
+    )
+    assert (first, second) == ("smoke", None)
+
+
 def test_one_name_for_several_files_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
     """--name cannot name two sessions."""
     assert cli.run(["import", "a.json", "b.json", "--name", "x"]) == errors.USAGE

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sessions.errors import RefeedError
-from sessions.store import Store
+from sessions.store import Store, check_name
 from tui.commands.base import Command, json_option
 from tui.console import say, say_json
 from tui.plaintext import one_line
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     name="import",
     cls=Command,
     examples=(
-        "refeed-tui import primary.json --name primary",
+        "refeed-tui import primary.json screened.json",
         "refeed-tui import data/published/*.json",
         "refeed-tui import run.json --set block_size=32 --set batch_invariant=true",
     ),
 )
 @click.argument("file", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--name", help="Name of the session; for one file only.")
+@click.option("--name", help="Name of the session, for one file only; a .json file's stem by itself.")
 @click.option("--set", "settings", multiple=True, metavar="FIELD=VALUE", help="A setting that the file does not name.")
 @json_option
 def import_command(file: tuple[Path, ...], name: str | None, settings: tuple[str, ...], as_json: bool) -> None:
@@ -47,12 +47,22 @@ def import_command(file: tuple[Path, ...], name: str | None, settings: tuple[str
     store = Store()
     made = []
     for path in file:
-        folder = import_file(path, store, name, overrides)
+        folder = import_file(path, store, name or _stem(path, store), overrides)
         made.append((folder, path))
         if not as_json:
             say(f"{folder.id}  {folder.summary().evidence.pivots:,} pivots from {one_line(str(path))}")
     if as_json:
         say_json({"sessions": [_entry(folder, path) for folder, path in made]})
+
+
+def _stem(path: Path, store: Store) -> str | None:
+    """The name that a published file's session gets by itself: its stem, unless that is taken or cannot be a name."""
+    if path.suffix != ".json" or any(folder.name == path.stem for folder in store.folders()):
+        return None
+    try:
+        return check_name(path.stem)
+    except RefeedError:
+        return None
 
 
 def _entry(folder: SessionFolder, path: Path) -> dict[str, object]:
