@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from sessions.errors import RefeedError
 from sessions.events import Ended
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from sessions.spec import CampaignSpec
 
 SECONDS_PER_HOUR: Final = 3600.0
+BY_RULE: Final = "stop rule: "
 
 
 def longest_run(spec: CampaignSpec, price_per_hour: float | None) -> tuple[float, str] | None:
@@ -75,7 +77,7 @@ class Limits:
         crossed = (monitor.symmetry if self.spec.stop == "symmetry" else monitor.betting).crossing
         assert crossed is not None
         reason = (
-            f"stop rule: the {self.spec.stop} e-process crossed 1/alpha = {1 / self.spec.alpha:g} at informative "
+            f"{BY_RULE}the {self.spec.stop} e-process crossed 1/alpha = {1 / self.spec.alpha:g} at informative "
             f"problem {crossed.informative} (task index {crossed.problem}); {monitor.informative} informative seen"
         )
         return Ended(state="stopped", exit_code=0, reason=reason)
@@ -90,3 +92,25 @@ class Limits:
             return None
         reason = f"{name}: {max(seconds, 0):.0f} s are left, and a problem took up to {longest:.0f} s"
         return Ended(state="stopped", exit_code=0, reason=reason)
+
+
+def check_may_go_on(limits: Limits, state: CampaignState) -> None:
+    """Pass when a worker has something to do on a session; asked before it says "ready".
+
+    Raises:
+        RefeedError: kind "usage": the session was imported, is finished, or was stopped by what was registered.
+    """
+    if state.imported:
+        raise RefeedError("usage", "the session was imported: there is nothing to run")
+    if state.ended is None or state.ended.state not in {"finished", "stopped"}:
+        return
+    if state.ended.state == "finished":
+        raise RefeedError("usage", f"the session is finished: {state.ended.reason}", "there is nothing left to measure")
+    reached = limits.reached(state)
+    if reached is None:
+        return
+    if reached.reason.startswith(BY_RULE):
+        hint = "`resume --past-stop` continues past it; every report will say so"
+    else:
+        hint = "hours and cost are locked in the spec; register a new campaign from the next problem on, and pool them"
+    raise RefeedError("usage", f"the session stopped as registered: {reached.reason}", hint)

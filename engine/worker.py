@@ -7,6 +7,7 @@ on the ready pipe nothing was promised; after that every end is an `Ended` event
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import signal
 import socket
@@ -25,7 +26,8 @@ from engine.campaign import run
 from engine.control import Control
 from engine.controlsocket import Server, socket_path
 from engine.fingerprint import check_engine, engine_ready
-from engine.limits import Limits
+from engine.limits import Limits, check_may_go_on
+from engine.notify import Notifier
 from engine.ready import Ready, tell
 from engine.registration import digest_of_model
 from engine.tasks.registry import open_task
@@ -33,6 +35,8 @@ from sessions.errors import RefeedError
 from sessions.events import Ended, Notice, Opened, Paused, ProblemClosed, Resumed
 from sessions.journal import Journal, read
 from sessions.locks import lock
+from sessions.onevent import kept
+from sessions.reserve import Reserve
 from sessions.run import RunInfo
 from sessions.state import fold, new_state
 from sessions.store import SessionFolder
@@ -74,18 +78,33 @@ class Options:
 class Recorder:
     """Appends events to the journal and folds the stamped event into the state that the campaign reads."""
 
-    def __init__(self, journal: Journal, state: CampaignState, folder: SessionFolder) -> None:
-        """Record into `journal`, `state` and the folder's summary."""
+    def __init__(self, journal: Journal, state: CampaignState, folder: SessionFolder, notifier: Notifier) -> None:
+        """Record into `journal`, `state` and the folder's summary, and let `notifier` hear of it."""
         self._journal = journal
         self._state = state
         self._folder = folder
+        self._notifier = notifier
 
     def emit(self, event: AnyEvent) -> None:
         """Append, fold, and refresh the summary that `list` reads where it would show a difference."""
+        for wrong in self._notifier.complaints():
+            self._record(Notice(kind="on-event", text=wrong))
+        self._record(event)
+
+    def _record(self, event: AnyEvent) -> None:
         stamped = self._journal.append(event)
         fold(self._state, stamped)
         if isinstance(stamped, ProblemClosed | Paused | Resumed | Ended):
             self._folder.summary()
+        self._notifier.hear(stamped)
+
+    def finish(self) -> None:
+        """Wait until the end was told, and record what went wrong with that."""
+        self._notifier.close()
+        for wrong in self._notifier.complaints():
+            sys.stderr.write(f"{wrong}\n")
+            with contextlib.suppress(RefeedError):  # a full disk is no reason to end otherwise than recorded
+                self._record(Notice(kind="on-event", text=wrong))
 
 
 def catch_signals(control: Control) -> None:
@@ -157,18 +176,23 @@ def _as_registered(kind: Kind, name: str | None, now: str | None, registered: st
         )
 
 
-def campaign(
-    options: Options, session: SessionFolder, recorder: Recorder, state: CampaignState, control: Control
-) -> Ended:
-    """Load the engine, run the campaign, and return how it ended."""
-    spec = session.spec()
-    limits = Limits(
-        spec=spec,
+def limits_of(options: Options, session: SessionFolder, state: CampaignState) -> Limits:
+    """The registered ends, with the time that earlier runs took."""
+    return Limits(
+        spec=session.spec(),
         price_per_hour=session.registration().price_per_hour,
         past_stop=options.past_stop,
         earlier_seconds=state.seconds,
         began=time.monotonic(),
     )
+
+
+def campaign(
+    options: Options, session: SessionFolder, recorder: Recorder, state: CampaignState, control: Control
+) -> Ended:
+    """Load the engine, run the campaign, and return how it ended."""
+    spec = session.spec()
+    limits = limits_of(options, session, state)
     start_deadline(limits, control)
     task = open_task(str(spec.task))
     _as_registered("task", spec.task, task.digest, spec.task_digest)
@@ -182,12 +206,22 @@ def campaign(
 
 
 def attended(
-    options: Options, session: SessionFolder, recorder: Recorder, state: CampaignState, control: Control
+    options: Options,
+    session: SessionFolder,
+    recorder: Recorder,
+    state: CampaignState,
+    control: Control,
+    reserve: Reserve,
 ) -> int:
-    """Run the campaign and record its end, whatever it is; return the exit code."""
+    """Run the campaign and record its end, whatever it is; return the exit code.
+
+    Raises:
+        RefeedError: kind "failed" when not even the end can be recorded.
+    """
     try:
         ended = campaign(options, session, recorder, state, control)
     except RefeedError as error:
+        reserve.release()
         asked = control.stop_request
         ended = Ended(state="failed", exit_code=FAILED, reason=str(error))
         if asked is not None:
@@ -195,6 +229,7 @@ def attended(
     except (
         BaseException
     ) as error:  # the journal must say how it ended, whatever it was; the traceback goes to worker.log
+        reserve.release()
         traceback.print_exc()
         reason = f"{type(error).__name__}: {error}; the traceback is in worker.log"
         recorder.emit(Ended(state="failed", exit_code=FAILED, reason=reason))
@@ -207,7 +242,8 @@ def work(options: Options) -> int:
     """Take the session, tell the launcher, and see the campaign to its end; return the exit code.
 
     Raises:
-        RefeedError: before "ready": the session is running elsewhere, damaged, or cannot be written.
+        RefeedError: before "ready": the session is running elsewhere, damaged, has nothing left to do, or cannot be
+            written.
     """
     session = SessionFolder(options.folder)
     control = Control()
@@ -218,12 +254,15 @@ def work(options: Options) -> int:
         journal = stack.enter_context(Journal.open(session.journal_path, registration.digest))
         for event in read(session.journal_path, registration.digest):
             fold(state, event)
+        check_may_go_on(limits_of(options, session, state), state)
+        reserve = stack.enter_context(Reserve(session.path / ".reserve"))
         path = socket_path(session.id)
         server = Server(path, session.id, lambda command: handle(control, command))
         stack.callback(server.close)
         RunInfo.here(str(path), VERSION).write(session.run_path)
         catch_signals(control)
-        recorder = Recorder(journal, state, session)
+        recorder = Recorder(journal, state, session, Notifier(kept(session), session, state))
+        stack.callback(recorder.finish)
         host = socket.gethostname()
         recorder.emit(
             Opened(session=session.id, version=VERSION, host=host, pid=os.getpid(), past_stop=options.past_stop)
@@ -234,9 +273,10 @@ def work(options: Options) -> int:
             recorder.emit(Notice(kind="recovered", text=f"a torn last line of {torn.length} bytes was {did}"))
         tell(options.ready_fd, Ready(ok=True))
         try:
-            return attended(options, session, recorder, state, control)
-        except RefeedError:  # not even the end could be written; the pipe is closed, and its number may be another's
+            return attended(options, session, recorder, state, control, reserve)
+        except RefeedError as error:  # not even the end could be written; the pipe is closed, its number another's
             traceback.print_exc()
+            sys.stderr.write(f"refeed-tui: the end of this run could not be recorded: {error}\n")
             return FAILED
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -25,6 +25,18 @@ if TYPE_CHECKING:
     from sessions.spec import CampaignSpec
     from stats.cache import CacheTally
     from stats.live import Live, ProblemTally
+
+
+# Machine facts that differ between any two starts.
+_PASSING: Final = ("seconds until ", "warning ", "gpu_memory_free")
+
+
+def _changed_machine(earlier: EngineReady | None, later: EngineReady | None) -> tuple[str, ...]:
+    """Names of lasting machine facts in which two engines differ; none where one of them never answered."""
+    if earlier is None or later is None:
+        return ()
+    names = (name for name in earlier.machine.keys() | later.machine.keys() if not name.startswith(_PASSING))
+    return tuple(name for name in sorted(names) if earlier.machine.get(name) != later.machine.get(name))
 
 
 @dataclass(slots=True)
@@ -138,8 +150,12 @@ class CampaignState:
                 after=earlier.ended,
                 host_changed=later.opened.host != earlier.opened.host,
                 changed=later.engine.changed if later.engine is not None else (),
+                machine=_changed_machine(earlier.engine, later.engine),
+                retry=earlier.spoiled,
+                versions=None if one == other else (one, other),
             )
             for number, (earlier, later) in enumerate(pairs, start=1)
+            for one, other in ((earlier.opened.version, later.opened.version),)
         )
 
     def evidence_mask(self) -> NDArray[np.bool_]:

@@ -98,6 +98,7 @@ class Run:
         last_wall: wall time of its last event.
         seconds: monotonic seconds from its first event to its last.
         ended: how it ended; empty while it has not, or when it died.
+        spoiled: whether a cache check failed that ends the campaign.
     """
 
     opened: Opened
@@ -105,6 +106,7 @@ class Run:
     last_wall: float = 0.0
     seconds: float = 0.0
     ended: str = ""
+    spoiled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +119,9 @@ class Gap:
         after: how the earlier run ended; empty when it died.
         host_changed: whether the later run was on another host.
         changed: names of numerics that differ from the session's first engine.
+        machine: names of machine facts that differ from the earlier run's engine, or are no longer there.
+        versions: of refeed-tui before and after; None where it is the same.
+        retry: whether a cache check had ended the earlier run, or was about to when it died.
     """
 
     run: int
@@ -124,3 +129,6 @@ class Gap:
     after: str
     host_changed: bool
     changed: tuple[str, ...] = field(default=())
+    machine: tuple[str, ...] = field(default=())
+    versions: tuple[str, str] | None = None
+    retry: bool = False

@@ -196,6 +196,8 @@ def _check_pivot(event: Pivot, k: int) -> None:
 
 def _cache_failure(state: CampaignState, event: CacheFailure) -> None:
     state.failures.append(event)
+    if state.runs and event.policy == "abort":
+        state.runs[-1].spoiled = True
     state.checks.failure(event)
 
 

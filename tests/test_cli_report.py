@@ -136,6 +136,33 @@ def test_a_retry_after_a_cache_abort_is_marked(capsys: pytest.CaptureFixture[str
         [opened(), engine_ready(), failure, Ended(state="aborted", exit_code=4, reason="cache"), *campaign()]
     )
     assert "RETRY after a cache abort" in report(capsys, folder.id)
+    died = write([opened(), engine_ready(), failure, *campaign()])
+    assert "RETRY after a cache abort" in report(capsys, died.id), "killed before it could end"
+    user = write(
+        [opened(), engine_ready(), Ended(state="aborted", exit_code=1, reason="user"), opened(), failure, *campaign()]
+    )
+    notes = [note for note in report_json(capsys, user.id)["notes"] if "continued" in note]
+    assert [note.startswith("RETRY") for note in notes] == [False, True]
+
+
+def test_resumes_past_the_stop_and_on_other_machines_are_marked(capsys: pytest.CaptureFixture[str]) -> None:
+    """Past the stop, another version, host, machine or engine: each is a note of the report."""
+    first, *body = campaign()
+    again = msgspec.structs.replace(opened(), wall=5.0, host="other", version="0.2.0", past_stop=True)
+    engine = msgspec.structs.replace(
+        engine_ready(), changed=("torch",), machine={"cpu": "four cores", "warning 1": "x"}
+    )
+    folder = write([first, engine_ready(), *body[1:4], again, engine, *body[1:]])
+    said = " ".join(report_json(capsys, folder.id)["notes"])
+    for mark in (
+        "PAST its stop rule: run 2",
+        "on another host",
+        "refeed-tui 0.1.0 became 0.2.0",
+        "machine changed: cpu",
+        "CHANGED ENGINE, numerics differ from the first run's: torch",
+    ):
+        assert mark in said
+    assert "machine changed: cpu;" in said
 
 
 def test_going_on_past_the_stop_rule_is_said(capsys: pytest.CaptureFixture[str]) -> None:

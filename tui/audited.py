@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from sessions.errors import RefeedError
 from sessions.fingerprint import applies, fingerprint
 from sessions.journal import read
 from sessions.pool import pool_sessions
+from sessions.remarks import remarks, standing
 from sessions.state import fold, new_state
 from stats.cache import CacheTally
 from stats.difference import Difference, difference
@@ -21,17 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sessions.campaign import CampaignState
-    from sessions.rows import Gap
     from sessions.spec import CampaignSpec
     from sessions.store import SessionFolder
     from stats.contrast import Contrast
     from stats.report import Report
     from stats.table import PivotTable
-
-HARDLY: Final = 0.05  # share of right trunks, or of wrong ones, that is said
-
-# Notices of these kinds limit what the numbers say; others (loading) are about the run.
-TELLING: Final = frozenset({"warning", "deviation", "import"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,69 +201,10 @@ def _pool_notes(sessions: Sequence[Session], dropped: Sequence[int]) -> list[str
 
 def _notes(session: Session, *, named: bool) -> list[str]:
     """What limits a session's numbers, in words."""
+    torn = [f"{session.torn} bytes after the last event are torn and not read"]
     notes = [
-        *_state_notes(session),
-        *(_gap_note(session.state, gap) for gap in session.state.gaps()),
-        *_accuracy_notes(session.state),
-        *_dropped_notes(session.state),
-        *_setting_notes(session.spec),
-        *(f"{notice.kind}: {notice.text}" for notice in session.state.notices if notice.kind in TELLING),
-        *session.state.irregular,
+        *standing(session.state, session.folder.state()),
+        *(torn if session.torn > 0 and not session.folder.live() else ()),
+        *remarks(session.state),
     ]
     return [f"{session.folder.id}: {note}" for note in notes] if named else notes
-
-
-def _state_notes(session: Session) -> list[str]:
-    state, spec = session.state, session.spec
-    if state.imported:
-        return [f"imported from {state.source} (SHA-256 {state.source_sha256[:16]})"]
-    doing = session.folder.state()
-    notes = []
-    if doing != "finished":
-        why = f" ({state.ended.reason})" if state.ended is not None else ""
-        notes.append(f"the campaign is {doing}{why}: {len(state.measured)} of {spec.problems} problems measured")
-    elif len(state.measured) < spec.problems:
-        notes.append(f"{len(state.measured)} of {spec.problems} problems measured")
-    if session.torn > 0 and not session.folder.live():
-        notes.append(f"{session.torn} bytes after the last event are torn and not read")
-    return notes
-
-
-def _gap_note(state: CampaignState, gap: Gap) -> str:
-    after = f"ended as {gap.after}" if gap.after else "died"
-    by_cache = gap.after == "aborted" and any(failure.policy == "abort" for failure in state.failures)
-    retry = "RETRY after a cache abort: " if by_cache else ""
-    changed = f"; numerics changed: {', '.join(gap.changed)}" if gap.changed else ""
-    host = "; on another host" if gap.host_changed else ""
-    past = "PAST its stop rule: " if state.runs[gap.run].opened.past_stop else ""
-    return f"{retry}{past}run {gap.run + 1} continued {clock(gap.seconds)} after run {gap.run} {after}{host}{changed}"
-
-
-def _accuracy_notes(state: CampaignState) -> list[str]:
-    """How many trunks are right, where so few or so many are that estimates can hardly leave 0."""
-    rows = [row for row in state.problems.values() if row.right is not None and row.trunks]
-    right, trunks = sum(row.right or 0 for row in rows), sum(len(row.trunks) for row in rows)
-    if trunks == 0 or HARDLY < right / trunks < 1 - HARDLY:
-        return []
-    says = "hardly solves" if 2 * right < trunks else "hardly ever fails"
-    graded = f"{right} of {count(trunks, 'trunk')} are right"
-    return [f"{graded}: a model that {says} its task leaves few estimates that can differ from 0"]
-
-
-def _dropped_notes(state: CampaignState) -> list[str]:
-    reasons = (
-        (state.dropped.failed, "failed their cache checks"),
-        (state.dropped.problem, "belong to problems that were dropped"),
-        (state.dropped.abandoned, "belong to attempts that ended before their problem closed"),
-        (state.waiting, "wait for their problem to close"),
-    )
-    return [f"{count(number, 'pivot')} not counted: they {why}" for number, why in reasons if number > 0]
-
-
-def _setting_notes(spec: CampaignSpec) -> list[str]:
-    notes = []
-    if spec.pivot_filter == "published":
-        notes.append("pivot_filter = published: reproduces a fault of the published harness, for comparison")
-    if spec.grading == "published":
-        notes.append("grading = published: grades the continuation alone, for comparison")
-    return notes

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from sessions.words import clock, count
+
 if TYPE_CHECKING:
     from stats.clustered import Interval
+
+__all__ = ["NONE", "clock", "count", "e_value", "interval", "nats", "number", "ordinal", "p_value", "percent", "points"]
 
 NONE: Final = "-"
 SMALLEST_P: Final = 1e-300
@@ -57,15 +61,3 @@ def ordinal(position: int) -> str:
     """1st, 2nd, 3rd, 4th, 11th."""
     teens = position % 100 in {11, 12, 13}
     return f"{position}{'th' if teens else {1: 'st', 2: 'nd', 3: 'rd'}.get(position % 10, 'th')}"
-
-
-def clock(seconds: float) -> str:
-    """Seconds as mm:ss, or h:mm:ss from an hour on."""
-    minutes, rest = divmod(max(0, int(seconds)), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours > 0 else f"{minutes:02d}:{rest:02d}"
-
-
-def count(amount: int, noun: str) -> str:
-    """A number and its noun: "1 pivot", "2,000 pivots"."""
-    return f"{amount:,} {noun}" if amount == 1 else f"{amount:,} {noun}s"

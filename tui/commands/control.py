@@ -15,6 +15,7 @@ from tui.console import say
 from tui.plaintext import one_line
 
 if TYPE_CHECKING:
+    from sessions.onevent import OnEvent
     from sessions.store import SessionFolder
 
 Ask = Literal["abort", "pause", "resume"]
@@ -72,16 +73,28 @@ def pause_command(session: str) -> None:
 @session_argument
 @click.option("--past-stop", is_flag=True, help="Continue past the sequential stop; every report says so.")
 @click.option("--allow-changed-engine", is_flag=True, help="Continue although the engine's numerics changed.")
+@click.option(
+    "--on-event",
+    metavar="COMMAND",
+    help="Run this at events, instead of the command given before; '' runs none.",
+)
 @click.option("--plain", is_flag=True, help="Follow in plain lines what was continued, as `attach --plain` does.")
-def resume_command(session: str, past_stop: bool, allow_changed_engine: bool, plain: bool) -> int:
+def resume_command(session: str, past_stop: bool, allow_changed_engine: bool, on_event: str | None, plain: bool) -> int:
     """Take back a pause; or, where no worker runs, start one that continues the session from its journal.
 
     Closed problems stay; the one that was open is measured anew. Without --plain it returns once the worker is ready.
     """
     folder = Store().find(session)
-    if folder.live():
+    told = None if not on_event else _parse(on_event)
+    if _running(folder):
+        if on_event is not None:
+            raise RefeedError(
+                "usage", "--on-event cannot be changed while a worker runs", "`refeed-tui abort` it first"
+            )
         _send(folder, "resume")
     else:
+        if on_event is not None:
+            _keep(folder, told)
         _continue(folder, past_stop=past_stop, allow_changed_engine=allow_changed_engine)
         say(f"session {folder.id}: going on; watch it with `refeed-tui attach {folder.id}`")
     if not plain:
@@ -89,6 +102,34 @@ def resume_command(session: str, past_stop: bool, allow_changed_engine: bool, pl
     from tui.watch import watch  # noqa: PLC0415 - numpy comes with it
 
     return watch(folder, plain=True)
+
+
+def _parse(command: str) -> OnEvent:
+    from sessions.onevent import OnEvent  # noqa: PLC0415 - only --on-event needs it
+
+    return OnEvent.parse(command)
+
+
+def _keep(folder: SessionFolder, told: OnEvent | None) -> None:
+    from sessions.onevent import keep  # noqa: PLC0415 - only --on-event needs it
+
+    keep(folder, told)
+
+
+def _running(folder: SessionFolder) -> bool:
+    """Whether a worker measures; one that has ended and still tells so (--on-event) is waited for.
+
+    Raises:
+        RefeedError: kind "session" when it does not go away.
+    """
+    deadline = time.monotonic() + ABORT_SECONDS
+    while folder.live():
+        if not folder.summary().ended:
+            return True
+        if time.monotonic() > deadline:
+            raise RefeedError("session", f"the last worker of {folder.id} ended and does not go away", "see worker.log")
+        time.sleep(POLL)
+    return False
 
 
 def _continue(folder: SessionFolder, *, past_stop: bool, allow_changed_engine: bool) -> None:

@@ -9,6 +9,7 @@ import click
 import msgspec
 
 from sessions.errors import RefeedError
+from sessions.onevent import OnEvent, keep
 from sessions.spec import CampaignSpec, register
 from tui import errors
 from tui.commands.base import Command, ascii_option, json_option, plain_option, refresh_option
@@ -51,6 +52,9 @@ class Launch(Command):
 @click.argument("source", metavar="[PRESET or spec.toml]", required=False)
 @click.option("--name", help="Name of the session; any command takes it instead of the id.")
 @click.option("--price-per-hour", type=click.FLOAT, help="Of this machine, for cost; outside the spec's digest.")
+@click.option(
+    "--on-event", metavar="COMMAND", help="Run this when the campaign ends, crosses, pauses or fails a cache check."
+)
 @click.option("--dry-run", is_flag=True, help="Print the full spec, its digest and an estimate; start nothing.")
 @click.option("--detach", is_flag=True, help="Print the session's id and return; the campaign goes on.")
 @plain_option
@@ -61,6 +65,7 @@ def command(
     source: str | None,
     name: str | None,
     price_per_hour: float | None,
+    on_event: str | None,
     dry_run: bool,
     detach: bool,
     plain: bool,
@@ -77,11 +82,14 @@ def command(
     if as_json and not (detach or dry_run):
         raise click.UsageError("--json needs --detach or --dry-run: a campaign that is watched prints progress")
     asked = combine(source, flags, name=name, price_per_hour=price_per_hour)
+    told = None if on_event is None else OnEvent.parse(on_event)
     if dry_run:
         _rehearse(asked, as_json=as_json)
         return errors.DONE
     registration = _register(asked)
     folder = _create(registration)
+    if told is not None:
+        keep(folder, told)
     _start(folder, quiet=detach)
     if detach:
         _show_detached(folder, registration, as_json=as_json)

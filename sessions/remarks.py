@@ -1,0 +1,97 @@
+"""What limits a session's numbers, in words: every report of it, on a screen or in a file, says these."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from sessions.words import clock, count
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sessions.campaign import CampaignState
+    from sessions.rows import Gap
+    from sessions.spec import CampaignSpec
+
+HARDLY: Final = 0.05  # share of right trunks, or of wrong ones, that is said
+
+# Notices of these kinds limit what the numbers say; others (loading) are about the run.
+TELLING: Final = frozenset({"warning", "deviation", "import"})
+
+
+def remarks(state: CampaignState) -> list[str]:
+    """All of them, a sentence each: resumes, dropped pivots, settings, notices, irregularities."""
+    return [
+        *(_gap(state, gap) for gap in state.gaps()),
+        *_accuracy(state),
+        *_dropped(state),
+        *_settings(state.spec),
+        *(f"{notice.kind}: {notice.text}" for notice in state.notices if notice.kind in TELLING),
+        *state.irregular,
+    ]
+
+
+def standing(state: CampaignState, doing: str) -> list[str]:
+    """How far a campaign came, where it is not all that was registered.
+
+    Args:
+        state: folded.
+        doing: state of the session, as the store says it.
+    """
+    if state.imported:
+        return [f"imported from {state.source} (SHA-256 {state.source_sha256[:16]})"]
+    measured, registered = len(state.measured), state.spec.problems
+    if doing != "finished":
+        why = f" ({state.ended.reason})" if state.ended is not None else ""
+        return [f"the campaign is {doing}{why}: {measured} of {registered} problems measured"]
+    return [f"{measured} of {registered} problems measured"] if measured < registered else []
+
+
+def _gap(state: CampaignState, gap: Gap) -> str:
+    after = f"ended as {gap.after}" if gap.after else "died"
+    parts = [f"run {gap.run + 1} continued {_elapsed(gap.seconds)} after run {gap.run} {after}"]
+    if gap.host_changed:
+        parts.append("on another host")
+    if gap.versions is not None:
+        parts.append(f"refeed-tui {gap.versions[0]} became {gap.versions[1]}")
+    if gap.machine:
+        parts.append(f"machine changed: {', '.join(gap.machine)}")
+    if gap.changed:
+        parts.append(f"CHANGED ENGINE, numerics differ from the first run's: {', '.join(gap.changed)}")
+    retry = "RETRY after a cache abort: " if gap.retry else ""
+    past = "PAST its stop rule: " if state.runs[gap.run].opened.past_stop else ""
+    return f"{retry}{past}{'; '.join(parts)}"
+
+
+def _elapsed(seconds: float) -> str:
+    return f"(the clock stepped back {clock(-seconds)})" if seconds < 0 else clock(seconds)
+
+
+def _accuracy(state: CampaignState) -> Iterator[str]:
+    """How many trunks are right, where so few or so many are that estimates can hardly leave 0."""
+    rows = [row for row in state.problems.values() if row.right is not None and row.trunks]
+    right = sum(row.right for row in rows if row.right is not None)
+    trunks = sum(len(row.trunks) for row in rows)
+    if trunks > 0 and not HARDLY < right / trunks < 1 - HARDLY:
+        says = "hardly solves" if 2 * right < trunks else "hardly ever fails"
+        yield (
+            f"{right} of {count(trunks, 'trunk')} are right: a model that {says} its task leaves few estimates that "
+            "can differ from 0"
+        )
+
+
+def _dropped(state: CampaignState) -> list[str]:
+    reasons = (
+        (state.dropped.failed, "failed their cache checks"),
+        (state.dropped.problem, "belong to problems that were dropped"),
+        (state.dropped.abandoned, "belong to attempts that ended before their problem closed"),
+        (state.waiting, "wait for their problem to close"),
+    )
+    return [f"{count(number, 'pivot')} not counted: they {why}" for number, why in reasons if number > 0]
+
+
+def _settings(spec: CampaignSpec) -> Iterator[str]:
+    if spec.pivot_filter == "published":
+        yield "pivot_filter = published: reproduces a fault of the published harness, for comparison"
+    if spec.grading == "published":
+        yield "grading = published: grades the continuation alone, for comparison"
