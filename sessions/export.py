@@ -8,6 +8,7 @@ import io
 import os
 import secrets
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final, Literal, get_args
 
 import msgspec
@@ -16,7 +17,9 @@ from sessions import parquet
 from sessions.bundle import SUFFIX, pack
 from sessions.errors import RefeedError
 from sessions.files import failure
+from sessions.html import page
 from sessions.journal import read
+from sessions.remarks import remarks, standing
 from sessions.state import fold_all
 from sessions.table_one import latex, markdown, row
 from sessions.tables import Table, tables
@@ -24,14 +27,13 @@ from sessions.thaw import thaw
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
 
     from sessions.campaign import CampaignState
     from sessions.store import SessionFolder
 
     Fill = Callable[[BinaryIO], object]
 
-Format = Literal["csv", "jsonl", "parquet", "thaw", "md", "latex", "bundle"]
+Format = Literal["csv", "jsonl", "parquet", "thaw", "md", "latex", "html", "bundle"]
 FORMATS: Final[tuple[Format, ...]] = get_args(Format)
 
 
@@ -42,7 +44,8 @@ def export(folder: SessionFolder, formats: Sequence[str], out: Path, *, anonymou
         folder: the session.
         formats: of `FORMATS`.
         out: folder for the files; made if absent. Files of the same name are replaced.
-        anonymous: leave out what tokens and problems say, and the session's name; host names are in no table.
+        anonymous: leave out what tokens and problems say, the session's name, the folders of model and task, and what
+            notices and errors say; host names are in no file.
 
     Returns:
         the files, in the order of `formats`.
@@ -61,6 +64,8 @@ def export(folder: SessionFolder, formats: Sequence[str], out: Path, *, anonymou
         raise RefeedError("usage", "a bundle cannot be anonymous", "its journal's chain covers host names and texts")
     digest = folder.registration().digest
     state = fold_all(folder.spec(), read(folder.journal_path, digest))
+    if anonymous:
+        _anonymise(state)
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -73,6 +78,20 @@ def export(folder: SessionFolder, formats: Sequence[str], out: Path, *, anonymou
             files = _files(folder, state, name, out, anonymous=anonymous)
             written.extend(_write(path, fill) for path, fill in files)
     return tuple(dict.fromkeys(written))
+
+
+def _anonymise(state: CampaignState) -> None:
+    """Take out where files lie (paths name people and machines) and what notices and errors say of them."""
+    spec = state.spec
+    model = spec.model if spec.model is None or not Path(spec.model).is_absolute() else Path(spec.model).name
+    task = spec.task
+    if task is not None and ":" in task:
+        kind, path = task.split(":", 1)
+        task = f"{kind}:{Path(path).name}"
+    state.spec = msgspec.structs.replace(spec, model=model, task=task)
+    state.notices.clear()
+    if state.ended is not None and state.ended.state == "failed":
+        state.ended = msgspec.structs.replace(state.ended, reason="the reason is left out")
 
 
 def _files(
@@ -90,8 +109,20 @@ def _files(
         yield out / f"{stem}.json", lambda file: file.writelines(thaw(state, events, anonymous=anonymous))
     else:
         label = stem if anonymous else folder.name or stem
-        text = (markdown if name == "md" else latex)(row(state, label))
-        yield out / f"{stem}-table1.{'md' if name == 'md' else 'tex'}", lambda file: file.writelines([text.encode()])
+        yield out / f"{stem}{_REPORTS[name]}", partial(_report, folder, state, name, label)
+
+
+_REPORTS: Final = {"md": "-table1.md", "latex": "-table1.tex", "html": ".html"}
+
+
+def _report(folder: SessionFolder, state: CampaignState, name: str, label: str, file: BinaryIO) -> None:
+    """A report, with what limits its numbers."""
+    stands = standing(state, folder.state())
+    if name == "html":
+        file.writelines(part.encode() for part in page(state, label, folder.registration().digest, stands))
+        return
+    text = (markdown if name == "md" else latex)(row(state, label), [*stands, *remarks(state)])
+    file.write(text.encode())
 
 
 def _csv(table: Table, file: BinaryIO) -> None:

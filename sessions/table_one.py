@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from sessions.printable import printable
 from stats.clustered import problem_mean
 from stats.disagreement import disagreement, problem_counts
 from stats.paired import mcnemar
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sessions.campaign import CampaignState
     from stats.disagreement import Comparison
 
@@ -24,6 +27,10 @@ _HEADER = (
     "excess (exact-1)",
     "verified",
 )
+
+
+_MARKUP = "\\`*_{}[]<>#|"
+_LONG = 2000
 
 
 class Row(NamedTuple):
@@ -75,12 +82,13 @@ def _points(excess: float | None) -> str:
     return "-" if excess is None else f"{100 * excess:+.1f}"
 
 
-def markdown(found: Row) -> str:
-    """A table of this row, with header."""
+def markdown(found: Row, remarks: Sequence[str] = ()) -> str:
+    """A table of this row, with header, and what limits its numbers below it."""
     head = "| " + " | ".join(_HEADER) + " |"
     rule = "| --- |" + " ---: |" * (len(_HEADER) - 1)
     cells = (cell.replace("|", "\\|") for cell in found)
-    return "\n".join((head, rule, "| " + " | ".join(cells) + " |", ""))
+    table = "\n".join((head, rule, "| " + " | ".join(cells) + " |", ""))
+    return table + "".join(("\n", *(f"- {_plain(remark)}\n" for remark in remarks)) if remarks else ())
 
 
 _LATEX_ESCAPES = {
@@ -91,7 +99,13 @@ _LATEX_ESCAPES = {
 }
 
 
-def latex(found: Row) -> str:
-    """One row of a tabular, with its columns named in a comment."""
+def _plain(remark: str) -> str:
+    """A remark as Markdown text that marks nothing up."""
+    return "".join(f"\\{letter}" if letter in _MARKUP else letter for letter in printable(remark, _LONG))
+
+
+def latex(found: Row, remarks: Sequence[str] = ()) -> str:
+    """One row of a tabular, with its columns, and what limits its numbers, in comments."""
     cells = ("".join(_LATEX_ESCAPES.get(letter, letter) for letter in cell) for cell in found)
-    return f"% {' & '.join(_HEADER)}\n{' & '.join(cells)} \\\\\n"
+    notes = "".join(f"% note: {printable(remark, _LONG)}\n" for remark in remarks)
+    return f"% {' & '.join(_HEADER)}\n{notes}{' & '.join(cells)} \\\\\n"

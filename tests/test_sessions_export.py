@@ -5,6 +5,7 @@ import errno
 import json
 import os
 import sys
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sessions.errors import RefeedError
-from sessions.events import CacheProof, Ended, Event, PassEnded
+from sessions.events import CacheProof, Ended, Event, Notice, PassEnded
 from sessions.export import FORMATS, export
 from sessions.imports import import_published
 from sessions.journal import Journal, read
@@ -239,6 +240,93 @@ def test_anonymous_exports_leave_texts_and_names_out(store: Store, tmp_path: Pat
         assert b"a_run" not in content
         assert b'"box"' not in content
     assert any("crayons" in path.read_text() for path in export(folder, ["csv"], tmp_path / "named"))
+
+
+def test_anonymous_exports_name_no_folder(store: Store, tmp_path: Path) -> None:
+    """Paths name people: of model and task only the last part stays, and errors and notices say nothing of them."""
+    spec = CampaignSpec(problems=3, cont_temperature=0.7, model="/home/ann/m", engine="embedded", task="jsonl:/ann/t")
+    folder = store.create(register(spec))
+    end = Ended(state="failed", exit_code=1, reason="cannot read /home/ann/m")
+    with Journal.open(folder.journal_path, folder.registration().digest) as journal:
+        for event in (opened(), engine_ready(), Notice(kind="warning", text="ann's disk"), pivot(0), closed(0), end):
+            journal.append(event)
+    formats = [name for name in FORMATS if name != "bundle"]
+    assert not any(b"ann" in path.read_bytes() for path in export(folder, formats, tmp_path / "a", anonymous=True))
+    (thawed,) = export(folder, ["thaw"], tmp_path / "a", anonymous=True)
+    same_evidence = fold_of(import_published(thawed, store)).table()
+    np.testing.assert_array_equal(same_evidence.net, fold_of(folder).table().net)
+
+
+class _Text(HTMLParser):
+    """Tags and text of a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        assert not {"src", "href", "onload", "onerror"} & {name for name, _ in attrs}
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_the_html_report_is_one_inert_file_with_every_table(store: Store, tmp_path: Path) -> None:
+    """Tables, a chart and the notes; nothing is loaded, nothing runs, and hostile text stays text."""
+    spec = CampaignSpec(problems=9, model="<script>x</script>", engine="embedded", task="arithmetic")
+    folder = store.create(register(spec, name="<img src=x>&"))
+    with Journal.open(folder.journal_path, folder.registration().digest) as journal:
+        journal.append(opened())
+        journal.append(engine_ready())
+        for problem in range(8):
+            journal.append(trunks_done(problem))
+            journal.append(pivot(problem, nets=(1, 1, -1)))
+            journal.append(closed(problem))
+        journal.append(Notice(kind="warning", text="\x1b[2J</ul><b>"))
+        journal.append(Ended(state="aborted", exit_code=1, reason="aborted by the user"))
+    (path,) = export(folder, ["html"], tmp_path)
+    content = path.read_text()
+    page = _Text()
+    page.feed(content)
+    assert not {"script", "img", "link", "iframe", "b"} & set(page.tags)
+    assert "http://" not in content
+    assert "https://" not in content
+    assert "\x1b" not in content
+    assert page.tags.count("svg") == 1
+    assert page.tags.count("table") == 5
+    for said in (
+        "Re-feeding changed the sign of 8 of 8 credit estimates (100.0%)",
+        "aborted by the user): 8 of 9 problems measured",
+        "symmetry (primary)",
+        "<script>x</script>",
+        "excess +100.0pp",
+        folder.registration().digest,
+    ):
+        assert said in page.text
+
+
+def test_a_report_file_without_evidence_says_so(store: Store, tmp_path: Path) -> None:
+    """No chart, no made-up number, and the notes say why."""
+    folder = store.create(register(CampaignSpec()))
+    (path,) = export(folder, ["html"], tmp_path)
+    content = path.read_text()
+    assert "No pivot is eligible" in content
+    assert "nothing to draw" in content
+    assert "nan" not in content.lower().replace("instrumen", "")
+
+
+def test_report_files_say_what_limits_them(store: Store, tmp_path: Path) -> None:
+    """A resume is marked in Markdown, LaTeX and HTML, in text that cannot leave its line."""
+    folder = campaign(store)
+    md, tex, html = export(folder, ["md", "latex", "html"], tmp_path)
+    assert "- run 2 continued 00:00 after run 1 died" in md.read_text()
+    assert "% note: run 2 continued 00:00 after run 1 died" in tex.read_text()
+    assert "<li>run 2 continued 00:00 after run 1 died</li>" in html.read_text()
+    found = Row("a", "0", "0", "-", "-", "-", "-", "-", "-", "-")
+    assert latex(found, ["x\n\\input{y}"]).count("\n") == 3
+    assert "\\[y\\]" in markdown(found, ["[y](z)"])
 
 
 def test_unknown_formats_and_broken_journals_are_refused(store: Store, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from tui.plaintext import one_line
 )
 @session_argument
 @click.option(
-    "--format", "formats", required=True, metavar="NAME,...", help="csv, jsonl, parquet, thaw, md, latex, bundle."
+    "--format", "formats", required=True, metavar="NAME,...", help="csv, jsonl, parquet, thaw, md, latex, html, bundle."
 )
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Folder [default: the session's id].")
 @click.option("--anonymous", is_flag=True, help="Leave out texts and the session's name.")
