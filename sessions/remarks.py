@@ -74,10 +74,8 @@ def _accuracy(state: CampaignState) -> Iterator[str]:
     trunks = sum(len(row.trunks) for row in rows)
     if trunks > 0 and not HARDLY < right / trunks < 1 - HARDLY:
         says = "hardly solves" if 2 * right < trunks else "hardly ever fails"
-        yield (
-            f"{right} of {count(trunks, 'trunk')} are right: a model that {says} its task leaves few estimates that "
-            "can differ from 0"
-        )
+        graded = f"{right} of {count(trunks, 'trunk')} are right"
+        yield f"{graded}: a model that {says} its task leaves few estimates that can differ from 0"
 
 
 def _dropped(state: CampaignState) -> list[str]:
