@@ -11,10 +11,10 @@ import pytest
 
 from engine.backend import BlockOrigin, Completion, TokenLogprobs
 from engine.control import Control
-from engine.evidence import pivot_events, served, solution_text
+from engine.evidence import pivot_events, probe_of, served, solution_text
 from engine.measure import PassRun
 from engine.passes import PASSES, CheckFailure, Cut, plan_pass
-from engine.pivots import Site
+from engine.pivots import Selection, Site
 from engine.tasks.task import Problem
 from engine.trunks import TrunkSet
 from sessions.spec import CampaignSpec
@@ -140,3 +140,31 @@ def test_a_failure_in_any_pass_fails_its_pivot_and_no_other(number: int) -> None
     rows = [served(bench(), TRUNKS, (CUT, LATER), run) for run in runs]
     states = [pivot.cache.state for pivot in pivot_events(bench(), TRUNKS, (CUT, LATER), runs, rows)]
     assert states == ["verified", "failed"]
+
+
+def probed(tokens: tuple[int, ...], *values: float) -> Completion:
+    """A greedy probe with these raw logprobs."""
+    return completion("p", tokens, logprobs=tuple(TokenLogprobs(value, ()) for value in values))
+
+
+def test_a_probe_s_digests_are_equal_only_when_every_token_and_bit_is() -> None:
+    """The first token stands in the record; a later token or the last bit of a later logprob changes a digest."""
+    step = -0.25 - 2.0**-25  # one bit of float32 below -0.25
+    one = probe_of(probed((5, 6), -0.5, -0.25))
+    assert (one.first_token, one.first_logprob, one.length) == (5, -0.5, 2)
+    assert probe_of(probed((5, 6), -0.5, -0.25)) == one
+    other, shifted = probe_of(probed((5, 7), -0.5, -0.25)), probe_of(probed((5, 6), -0.5, step))
+    assert (other.tokens != one.tokens, other.logprobs == one.logprobs) == (True, True)
+    assert (shifted.tokens == one.tokens, shifted.logprobs != one.logprobs) == (True, True)
+    assert probe_of(probed((5,), -0.5)).tokens != one.tokens
+
+
+def test_a_cut_s_prefix_ends_before_its_pivot() -> None:
+    """Prompt and the tokens before the pivot: as many as its position, by rollout and then by position."""
+    later = replace(SITE, position=24, index=4)
+    chosen = replace(TRUNKS, selections=(Selection((SITE, later), 2), Selection((SITE,), 1)))
+    cuts = chosen.cuts()
+    assert [(cut.rollout, cut.site.position) for cut in cuts] == [(0, 23), (0, 24), (1, 23)]
+    assert [cut.prefix for cut in cuts] == [(*PROMPT, *TRUNK[:3]), (*PROMPT, *TRUNK[:4]), (*PROMPT, 1, 2, 5)]
+    assert [cut.trunk_request for cut in cuts] == ["a", "a", "b"]
+    assert all(len(cut.prefix) == cut.site.position for cut in cuts)

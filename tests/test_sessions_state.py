@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sessions.columns import PivotColumns
 from sessions.errors import RefeedError
 from sessions.events import (
     Arm,
@@ -401,3 +402,15 @@ def test_any_order_of_events_folds_without_a_crash(events: list[Event]) -> None:
     keys = list(zip(table.group.tolist(), table.rollout.tolist(), table.position.tolist(), strict=True))
     assert len(keys) == len(set(keys))
     assert len(state.measured) == len(set(state.measured))
+
+
+@pytest.mark.parametrize("arm", ["actual", "alternative"])
+def test_a_probe_that_diverges_on_either_arm_diverged(arm: str) -> None:
+    """A pivot's probes diverged when one arm's did, whichever it is."""
+    made = pivot(attempt=0)
+    moved = getattr(made.refeed, arm)
+    other = msgspec.structs.replace(moved, probe=msgspec.structs.replace(moved.probe, tokens="ff" * 8))
+    refeed = msgspec.structs.replace(made.refeed, **{arm: other})
+    columns = PivotColumns()
+    columns.append(msgspec.structs.replace(made, refeed=refeed))
+    assert columns.wholes("diverged_exact2", "diverged_refeed").tolist() == [[0, 1]]
