@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from engine.backends.load import BUNDLED_PATH
+from engine.backends.load import BUNDLED_PATH, embedded_threads
 from engine.controlsocket import ask
 from engine.supervisor import launch, log_tail, send
 from engine.worker import SIGNALS, main
@@ -210,30 +210,23 @@ def test_a_model_that_vanished_ends_as_failed_with_the_cause(store: Store, tmp_p
     assert "model.safetensors" in state.ended.reason
 
 
-def test_a_changed_engine_is_refused_unless_allowed(store: Store) -> None:
+def test_a_changed_engine_is_refused_unless_allowed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """A resume on other numerics ends as failed and names what changed; allowed, it goes on and records it."""
     session = make(store, registered(SMALL, problems=3))
     launch(session)
     wait_for(lambda: session.summary().measured >= 1)
     os.kill(pid_of(session), signal.SIGTERM)
     wait_for_end(session)
-    os.environ["OMP_NUM_THREADS"], before = (
-        "1" if os.environ.get("OMP_NUM_THREADS") != "1" else "2",
-        os.environ.get("OMP_NUM_THREADS"),
-    )
-    try:
-        launch(session)
-        wait_for_end(session)
-        state = state_of(session)
-        assert state.ended is not None
-        assert state.ended.state == "failed"
-        assert "numerics changed" in state.ended.reason
-        launch(session, allow_changed_engine=True)
-        wait_for_end(session)
-    finally:
-        del os.environ["OMP_NUM_THREADS"]
-        if before is not None:
-            os.environ["OMP_NUM_THREADS"] = before
+    threads = embedded_threads() or int(os.environ["OMP_NUM_THREADS"])
+    monkeypatch.setenv("OMP_NUM_THREADS", str(threads + 1))
+    launch(session)
+    wait_for_end(session)
+    state = state_of(session)
+    assert state.ended is not None
+    assert state.ended.state == "failed"
+    assert "numerics changed" in state.ended.reason
+    launch(session, allow_changed_engine=True)
+    wait_for_end(session)
     state = state_of(session)
     assert session.state() == "finished"
     assert state.engine is not None
