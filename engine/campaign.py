@@ -136,9 +136,9 @@ def plan_wave(bench: Bench, what: Todo) -> tuple[tuple[Problem, ...], ColdBy]:
 
 
 def _holdable(bench: Bench, sets: Sequence[TrunkSet]) -> Capacity | None:
-    """How many of the kept problems, in order, the cache can hold, now that their trunks have a length."""
+    """How many of the kept problems, in order, the cache can hold, now that their trunks and pivots are known."""
     info = bench.backend.info
-    every = [worst_cost(bench.spec, info.block_size, trunks.lengths()) for trunks in sets]
+    every = [worst_cost(bench.spec, info.block_size, trunks.lengths(), len(trunks.cuts())) for trunks in sets]
     costs = [cost for trunks, cost in zip(sets, every, strict=True) if trunks.kept]
     resident = sum(cost.trunks for cost in every)
     return fit(costs, info, len(costs), "trunks generated", resident) if costs else None

@@ -55,20 +55,21 @@ class Capacity:
     reason: str
 
 
-def worst_cost(spec: CampaignSpec, block: int, trunk_lengths: Sequence[int]) -> PassCost:
+def worst_cost(spec: CampaignSpec, block: int, trunk_lengths: Sequence[int], pivots: int | None = None) -> PassCost:
     """Blocks that one problem needs at worst.
 
     Args:
         spec: the registered settings.
         block: KV block size, tokens.
         trunk_lengths: tokens of each trunk with its prompt, real or longest possible.
+        pivots: of the problem; None while they are not known.
     """
     trunks = sum(math.ceil(length / block) for length in trunk_lengths)
     tail = spec.boundary_slack + 1
     continuation = math.ceil((tail + spec.max_cont_tokens) / block)
     probe = math.ceil((tail + spec.probe_tokens) / block)
-    pivots = len(trunk_lengths) * spec.max_pivots
-    resume = pivots * 2 * (spec.k * continuation + probe)
+    most = len(trunk_lengths) * spec.max_pivots if pivots is None else pivots
+    resume = most * 2 * (spec.k * continuation + probe)
     return PassCost(trunks=trunks, resume=resume, refeed=resume + trunks)
 
 

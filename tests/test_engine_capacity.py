@@ -30,6 +30,8 @@ def test_worst_cost_counts_every_block_a_pass_may_allocate() -> None:
     """2 trunks of 33 tokens are 6 blocks; 2 pivots x 2 arms x (2 x 4 + 1) = 36 blocks a resuming pass."""
     spec = CampaignSpec(k=2, max_pivots=1, boundary_slack=2, max_cont_tokens=50, probe_tokens=8, rollouts=2)
     assert worst_cost(spec, 16, [33, 33]) == PassCost(trunks=6, resume=36, refeed=42)
+    assert worst_cost(spec, 16, [33, 33], pivots=1) == PassCost(trunks=6, resume=18, refeed=24)
+    assert worst_cost(spec, 16, [33, 33], pivots=0) == PassCost(trunks=6, resume=0, refeed=6)
 
 
 def test_a_continuation_begins_behind_the_boundary() -> None:
