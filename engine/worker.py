@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 SIGNAL_EXIT: Final = 128
+WARNING: Final = "warning: "
 USER_ABORT: Final = 1
 FAILED: Final = 1
 
@@ -155,8 +156,12 @@ def start_engine(spec: CampaignSpec, recorder: Recorder, state: CampaignState, *
 
     def progress(stage: str, fraction: float) -> None:
         tenth = (stage, int(fraction * 10))
-        if tenth not in told:
-            told.add(tenth)
+        if tenth in told:
+            return
+        told.add(tenth)
+        if stage.startswith(WARNING):
+            recorder.emit(Notice(kind="warning", text=stage.removeprefix(WARNING)))
+        else:
             recorder.emit(Notice(kind="loading", text=stage, fraction=fraction))
 
     backend = load(spec, progress)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from engine.backend import EngineInfo, FirstToken, Request, StepStats
-from engine.backends.vllm import checks, compat, describe, environment, hub, progress, settings, warmup
+from engine.backends.vllm import checks, compat, describe, environment, hub, preflight, progress, settings, warmup
 from engine.backends.vllm.errors import explain
 from engine.backends.vllm.ledger import Ledger
 from engine.backends.vllm.sampling import Open, parameters, prompt_of
@@ -357,6 +357,10 @@ def load(
     """
     where = Path(str(spec.model)).expanduser() if folder is None else folder
     apart = environment.multiprocess_wanted() if multiprocess is None else multiprocess
+    for sentence in preflight.holders():
+        tell(f"warning: {sentence}", 1.0)
+    if not where.is_dir():
+        preflight.require_room(preflight.hub_cache())
     tell("importing vLLM", 0.0)
     variables = environment.prepare(multiprocess=apart, batch_invariant=spec.batch_invariant)
     try:
