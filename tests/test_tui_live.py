@@ -89,14 +89,14 @@ async def test_a_cache_failure_is_told_in_words(tmp_path: Path) -> None:
     assert "cache check failed: problem 3" in text
 
 
-async def test_a_pause_says_that_the_gpu_stays_billed(tmp_path: Path) -> None:
-    """While the worker is paused the screen says that the GPU is held."""
+async def test_a_pause_says_that_the_machine_stays_billed(tmp_path: Path) -> None:
+    """While the worker is paused the screen says that the machine is held, and billed."""
     script = running(tmp_path, problems=2)
     script.pause()
     with living(script.folder):
         async with opened(script.folder) as (app, _):
             text = screen_text(app)
-    assert "PAUSED: the GPU stays held and billed" in text
+    assert "PAUSED: the machine stays held and billed" in text
     assert "P resume" in text
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tui.numbers import count
+from tui.views.words import machine_word, wrapped
 
 if TYPE_CHECKING:
     from tui.watched import Watched
     from tui.widgets.ink import Line
 
 PANELS: Final = ("Live", "Pivots", "Joint", "Probe", "Select", "Problems", "Log", "Setup")
+WIDTH: Final = 68
 KEYS: Final = (
     ("1 - 8", "panels"),
     ("0", "home: all sessions"),
@@ -58,9 +60,8 @@ def abort_question(watched: Watched) -> tuple[Line, ...]:
     return (
         ((f"Abort {watched.folder.id}?", "strong"),),
         (),
-        ((f"The worker stops within a step{at}, and frees the GPU.", "plain"),),
-        ((f"Kept: everything recorded; {len(state.measured)} of {spec.problems} problems are measured.", "plain"),),
-        (("Lost: nothing that is recorded. On resume, ", "plain"),),
-        ((f"{redo}.", "plain"),),
-        ((f"`refeed-tui resume {watched.folder.id}` continues it.", "muted"),),
+        *wrapped(f"The worker stops within a step{at}, and frees the {machine_word(state)}.", WIDTH),
+        *wrapped(f"Kept: everything recorded; {len(state.measured)} of {spec.problems} problems are measured.", WIDTH),
+        *wrapped(f"Lost: nothing that is recorded. On resume, {redo}.", WIDTH),
+        *wrapped(f"`refeed-tui resume {watched.folder.id}` continues it.", WIDTH, "muted"),
     )

@@ -25,6 +25,15 @@ NARROW: Final = (
     Column("pivots", 7, "right"),
     Column("excess (re-feed vs floor)", 0),
 )
+MEDIUM: Final = (
+    Column("", 1),
+    Column("state", 13),
+    Column("id", 21),
+    Column("name", 18),
+    Column("model", 16),
+    Column("problems", 8, "right"),
+    Column("excess (re-feed vs floor)", 0),
+)
 WIDE: Final = (
     Column("", 1),
     Column("state", 13),
@@ -37,7 +46,7 @@ WIDE: Final = (
     Column("pivots", 8, "right"),
     Column("excess (re-feed vs floor)", 0),
 )
-WIDE_FROM: Final = 118
+WIDTHS: Final = ((160, WIDE), (100, MEDIUM), (0, NARROW))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +60,7 @@ class Entry:
 
 def columns(width: int) -> tuple[Column, ...]:
     """Columns that fit."""
-    return WIDE if width >= WIDE_FROM else NARROW
+    return next(found for least, found in WIDTHS if width >= least)
 
 
 class SessionRows:
@@ -61,7 +70,7 @@ class SessionRows:
         """Show these, with those marked."""
         self.entries = tuple(entries)
         self._marked = marked
-        self._wide = width >= WIDE_FROM
+        self._columns = columns(width)
         self._glyphs = glyphs
         self._places = {self.name(entry): place for place, entry in enumerate(self.entries)}
 
@@ -90,22 +99,22 @@ class SessionRows:
         state = block(status(found.state), self._glyphs)
         done = f"{found.problems}/{entry.wanted}"
         headline: Span = (one_line(found.headline, 120), "bad" if found.headline.startswith("DAMAGED") else "plain")
-        if not self._wide:
-            return (
-                mark,
-                state,
-                (one_line(found.name or found.id), "strong"),
-                (done, "plain"),
-                (f"{found.pivots:,}", "plain"),
-                headline,
-            )
+        model = one_line(found.model.rsplit("/", 1)[-1] or "-")
         started = "-" if found.started is None else found.started[:16].replace("T", " ")
-        return (
+        if self._columns is NARROW:
+            named: Span = (one_line(found.name or found.id), "strong")
+            return mark, state, named, (done, "plain"), (f"{found.pivots:,}", "plain"), headline
+        lead: tuple[Span, ...] = (
             mark,
             state,
             (one_line(found.id), "plain"),
             (one_line(found.name or "-"), "strong"),
-            (one_line(found.model.rsplit("/", 1)[-1] or "-"), "plain"),
+            (model, "plain"),
+        )
+        if self._columns is MEDIUM:
+            return (*lead, (done, "plain"), headline)
+        return (
+            *lead,
             (one_line(found.engine), "muted"),
             (started, "muted"),
             (done, "plain"),

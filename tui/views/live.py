@@ -19,6 +19,7 @@ from tui.views.words import (
     heading,
     joined,
     machine,
+    machine_word,
     model_name,
     money,
     seconds_left,
@@ -126,7 +127,8 @@ def progress(watched: Watched, width: int, glyphs: Glyphs) -> tuple[Line, Line]:
     if standing is not None:
         return standing
     if state.paused:
-        return (("PAUSED: the GPU stays held and billed; P goes on", "warn"),), _load(state, width, glyphs)
+        text = f"PAUSED: the {machine_word(state)} stays held and billed; P goes on"
+        return ((text, "warn"),), _load(state, width, glyphs)
     what = _doing(watched)
     if current.total <= 0:
         return ((what, "plain"),), _load(state, width, glyphs)
@@ -439,7 +441,7 @@ def trend(watched: Watched, condition: Condition, width: int, height: int) -> Fi
                 tops += ys
         ys = tuple(rate.rate or 0.0 for rate in rates)
         tops += ys
-        lines.append(Series(xs, ys, ink, "line", name))
+        lines.append(Series(xs, ys, ink, _line_for(height), name))
     series = thin + lines  # the lines lie over the bands
     top = min(1.0, math.ceil(max(tops) * 10) / 10)
     parts = 2 if height < TALL_PLOT else round(top * 10)
@@ -476,7 +478,7 @@ def e_path(watched: Watched, width: int, height: int, glyphs: Glyphs) -> Figure:
     decades = range(int(low), int(high) + 1, stride)
     ticks = [(float(power), _decade(power)) for power in decades if abs(power - line) > apart]
     ticks.append((line, f"1/{glyphs.alpha}={1 / monitor.alpha:g}"))
-    series = [Series(xs, ys, "accent", "line", "")]
+    series = [Series(xs, ys, "accent", _line_for(height), "")]
     crossing = monitor.symmetry.crossing
     if crossing is not None:
         at = float(crossing.informative)
@@ -494,6 +496,11 @@ def e_path(watched: Watched, width: int, height: int, glyphs: Glyphs) -> Figure:
         tuple(ticks),
         levels,
     )
+
+
+def _line_for(height: int) -> Literal["line", "fine"]:
+    """Fat lines where there is room; in a low plot two of them would hide each other."""
+    return "line" if height >= BAND_FROM else "fine"
 
 
 def _decade(power: int) -> str:

@@ -69,6 +69,11 @@ def machine(state: CampaignState) -> str:
     return ""
 
 
+def machine_word(state: CampaignState) -> str:
+    """What a worker holds: a GPU, unless the embedded engine runs on the processor."""
+    return "machine" if state.engine is not None and state.engine.engine == "embedded" else "GPU"
+
+
 def elapsed(watched: Watched) -> float:
     """Seconds that workers ran, up to now."""
     return watched.state.seconds + watched.waited

@@ -22,11 +22,17 @@ if TYPE_CHECKING:
 
     from tui.widgets.ink import Ink, Span
 
-Marker = Literal["line", "thin", "dots", "steps"]
+Marker = Literal["line", "fine", "thin", "dots", "steps"]
 Side = Literal["left", "right"]
 
 SMALLEST: Final = (16, 4)
-_MARKS: Final[dict[Marker, str]] = {"line": "hd", "thin": "braille", "dots": "braille", "steps": "hd"}
+_MARKS: Final[dict[Marker, str]] = {
+    "line": "hd",
+    "fine": "braille",
+    "thin": "braille",
+    "dots": "braille",
+    "steps": "hd",
+}
 _ASCII: Final = str.maketrans("┌┐└┘├┤┬┴┼│─╭╮╰╯", "+++++++++|-++++")
 _STYLE: Final = re.compile(r"\x1b\[([0-9;]*)m")
 _ASCII_MARKS: Final = "*o+x#"
@@ -39,7 +45,7 @@ class Series:
     Attributes:
         x, y: the same length.
         ink: role.
-        marker: joined by lines, by thin dotted ones or by steps, or left as dots.
+        marker: joined by lines, by finer ones (for low plots), by thin dotted ones or by steps, or left as dots.
         label: written at the last point; empty for none.
         side: on which side of that point the label lies.
     """
@@ -140,7 +146,7 @@ def _draw(canvas: Any, series: Series, number: int, columns: int, *, ascii_only:
     if ascii_only:
         mark = "." if series.marker in {"dots", "thin"} else _ASCII_MARKS[number % len(_ASCII_MARKS)]
     signal = canvas.signal(x, y, marker=_plotext().marker(mark, pixel=_pixel(series.ink)))
-    if series.marker in {"line", "steps"} and len(x) > 1:
+    if series.marker in {"line", "fine", "steps"} and len(x) > 1:
         signal.lines(active=True)
     canvas.draw(signal)
 
