@@ -263,7 +263,9 @@ async def test_a_broken_journal_is_said(tmp_path: Path) -> None:
     number = next(n for n, line in enumerate(lines) if b'"problem":2' in line)
     lines[number] = lines[number].replace(b'"problem":2', b'"problem":3')
     script.folder.journal_path.write_bytes(b"\n".join(lines))
-    async with opened(script.folder) as (app, _):
+    async with opened(script.folder) as (app, pilot):
+        await pilot.pause(0.5)  # the events before that line come first
+        await settle(app, pilot)
         text = screen_text(app)
     assert "JOURNAL BROKEN" in text
     assert f"line {number + 1}" in text

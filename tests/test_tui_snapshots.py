@@ -29,6 +29,11 @@ class _Still:
         """Always the same."""
         return 1000.0
 
+    @staticmethod
+    def time() -> float:
+        """Before every event."""
+        return 0.0
+
 
 @pytest.fixture
 def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Script]:

@@ -7,6 +7,7 @@ write, problem by problem, on a clock of its own, from net counts that the calle
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from sessions.events import AnyEvent
 
 PASSES: Final[tuple[PassName, ...]] = ("exact-1", "exact-2", "re-feed")
-WALL: Final = 1_790_000_000.0
+WALL: Final = time.time()  # a living session is not silent
 TOKENS: Final = (" crayons", " pens", "18", "\n\n", " dollars", " each", " So", " total")
 
 

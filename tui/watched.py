@@ -24,6 +24,7 @@ Mode = Literal["attach", "replay"]
 
 # Most events by far, and nothing is said of them.
 WORDLESS: Final = (Pivot, Progress)
+LONGEST_SILENCE: Final = 7 * 86_400.0
 LOG_LIMIT: Final = 20_000
 
 
@@ -46,6 +47,7 @@ class Watched:
         heard_at: monotonic time of this process at the last event; 0 before the first.
         log: what happened, in words, newest last.
         log_first: number of the first entry that is still kept.
+        token: differs between any two sessions or seeks, for comparing what is shown.
         report: every number, as of the first `report_of` measured problems; None before somebody asked.
     """
 
@@ -65,6 +67,8 @@ class Watched:
     log_first: int = 0
     report: Report | None = None
     report_of: int = -1
+    token: object = field(default_factory=object)
+    _lower: tuple[int, float | None] | None = None
 
     @classmethod
     def of(cls, folder: SessionFolder, mode: Mode) -> Watched:
@@ -91,7 +95,9 @@ class Watched:
         if len(self.log) > 2 * LOG_LIMIT:
             self.log_first += len(self.log) - LOG_LIMIT
             del self.log[:-LOG_LIMIT]
-        self.heard_at = time.monotonic()
+        # a worker that was silent before this process came has been silent longer
+        silent = max(0.0, min(time.time() - self.state.updated, LONGEST_SILENCE))
+        self.heard_at = time.monotonic() - silent
         self.revision += 1
 
     def heard(self, *, live: bool, caught_up: bool, broken: str = "") -> None:
@@ -106,6 +112,13 @@ class Watched:
     def state(self) -> CampaignState:
         """Everything that was folded so far."""
         return self.teller.state
+
+    def lower_bound(self) -> float | None:
+        """Lower bound of the symmetry process; searched for again only after another informative problem."""
+        monitor = self.state.live.monitor
+        if self._lower is None or self._lower[0] != monitor.informative:
+            self._lower = (monitor.informative, monitor.lower("symmetry"))
+        return self._lower[1]
 
     @property
     def waited(self) -> float:

@@ -36,6 +36,7 @@ class Pane(Vertical):
     def __init__(self, *, id: str) -> None:  # noqa: A002  (Textual's name)
         """Style it as a pane."""
         super().__init__(id=id, classes="pane")
+        self._shown_for: tuple[object, ...] = ()
 
     @property
     def glyphs(self) -> Glyphs:
@@ -49,6 +50,13 @@ class Pane(Vertical):
             watched: the session.
             plots: whether it is time to draw plots, too.
         """
+
+    def stale(self, *shown: object) -> bool:
+        """Whether what is shown depends on something else than the last time this was asked."""
+        if shown == self._shown_for:
+            return False
+        self._shown_for = shown
+        return True
 
     def copied(self, watched: Watched) -> str:
         """What `y` copies from this pane."""

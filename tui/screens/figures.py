@@ -34,11 +34,10 @@ class JointPane(Pane):
 
     def paint(self, watched: Watched, *, plots: bool) -> None:
         """Show the maps of the present evidence."""
-        if plots:
-            body = self.query_one("#joint", ScrollLines)
-            body.show(
-                joint.heat_map(watched.state, self.condition, max(20, body.size.width), body.size.height, self.glyphs)
-            )
+        state, body = watched.state, self.query_one("#joint", ScrollLines)
+        size = body.size
+        if plots and self.stale(watched.token, len(state.measured), self.condition, size):
+            body.show(joint.heat_map(state, self.condition, max(20, size.width), size.height, self.glyphs))
 
     def switch_condition(self) -> None:
         """Count the other set of eligible pivots."""
@@ -63,14 +62,14 @@ class ProbePane(Pane):
 
     def paint(self, watched: Watched, *, plots: bool) -> None:
         """Show the present evidence."""
-        if not plots:
+        state, plot = watched.state, self.query_one("#probe", Plot)
+        if not plots or not self.stale(watched.token, len(state.measured), plot.size):
             return
-        plot = self.query_one("#probe", Plot)
         width = max(20, plot.size.width)
-        self.query_one("#probe-numbers", Lines).show(probe.numbers(watched.state))
+        self.query_one("#probe-numbers", Lines).show(probe.numbers(state))
         title = "Share of pivots at or below |first logprob - exact-1's|, nats"
         self.query_one("#probe-title", Lines).show(((), heading(title, width, self.glyphs, "log axis")))
-        plot.show(probe.figure(watched.state, width))
+        plot.show(probe.figure(state, width))
 
     def copied(self, watched: Watched) -> str:
         """Numbers and plot as text."""
@@ -89,10 +88,10 @@ class SelectionPane(Pane):
 
     def paint(self, watched: Watched, *, plots: bool) -> None:
         """Show the present evidence; intervals come when they are computed."""
-        if plots:
-            body = self.query_one("#selection", ScrollLines)
-            made = watched.report if watched.report_of == len(watched.state.measured) else None
-            body.show(selection.lines(watched.state, made, max(20, body.size.width - 1), self.glyphs))
+        state, body = watched.state, self.query_one("#selection", ScrollLines)
+        if plots and self.stale(watched.token, len(state.measured), watched.report_of, body.size):
+            made = watched.report if watched.report_of == len(state.measured) else None
+            body.show(selection.lines(state, made, max(20, body.size.width - 1), self.glyphs))
 
     def copied(self, watched: Watched) -> str:
         """Lines as text."""

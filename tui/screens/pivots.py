@@ -62,7 +62,7 @@ class PivotsPane(Pane):
         self._watched = watched
         state, width = watched.state, self.table.room
         shown = (
-            id(state),
+            watched.token,
             len(state.pivots),
             state.events if width >= pivots.WIDTHS[0][0] else 0,
             self.query_now,

@@ -370,7 +370,7 @@ def sequential(watched: Watched, width: int, glyphs: Glyphs) -> tuple[Line, Line
     if symmetry.crossing is not None:
         where = f" 1/{glyphs.alpha} = {level:g} at informative problem {symmetry.crossing.informative}"
         crossed = (("CROSSED", "good"), (where, "plain"))
-    lower = monitor.lower("symmetry")
+    lower = watched.lower_bound()
     bound = f"lower bound by e {points(lower)}" if lower is not None else "no lower bound yet"
     first = joined(
         (
