@@ -194,14 +194,14 @@ def test_a_worker_that_cannot_start_says_why(store: Store) -> None:
     assert caught.value.kind == "integrity"
 
 
-def test_a_model_that_vanished_ends_as_failed_with_the_cause(store: Store, tmp_path: Path) -> None:
+def test_a_model_without_weights_ends_as_failed_with_the_cause(store: Store, tmp_path: Path) -> None:
     """Once ready, an engine that cannot load is an Ended event with one line of cause."""
     model = tmp_path / "model"
     model.mkdir()
     for file in BUNDLED_PATH.iterdir():
         (model / file.name).write_bytes(file.read_bytes())
-    session = make(store, registered(SMALL, model=str(model)))
     (model / "model.safetensors").unlink()
+    session = make(store, registered(SMALL, model=str(model)))
     launch(session)
     wait_for_end(session)
     state = state_of(session)
