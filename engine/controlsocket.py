@@ -1,6 +1,7 @@
 """The worker's Unix socket: one JSON line in, one JSON line out.
 
-The folder is private to the user (0700), so whoever can connect may command.
+The folder is private to the user (0700), so whoever can connect may command; both ends look at who the other is all
+the same, for a session folder can come from a stranger and name any socket of the machine.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import os
 import socket
 import stat
+import struct
 import tempfile
 import threading
 from pathlib import Path
@@ -59,14 +61,33 @@ def _candidates() -> list[Path]:
     return [Path(runtime) / "refeed-tui", *folders] if runtime and Path(runtime).is_dir() else folders
 
 
+def peer_uid(connection: socket.socket) -> int:
+    """User id of the process at the other end of a Unix socket, as the kernel says it."""
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    uid: int = struct.unpack("3i", credentials)[1]
+    return uid
+
+
 def _make_private(folder: Path) -> None:
     """Make a socket folder, or check that the one there is ours alone.
 
     Raises:
-        RefeedError: kind "session" when the folder is another user's or open to others.
+        RefeedError: as `check_private`.
     """
     folder.mkdir(mode=0o700, exist_ok=True)
-    facts = folder.lstat()
+    check_private(folder)
+
+
+def check_private(folder: Path) -> None:
+    """Pass when a folder is ours alone.
+
+    Raises:
+        RefeedError: kind "session" when it is another user's, open to others, no folder, or not there.
+    """
+    try:
+        facts = folder.lstat()
+    except OSError as error:
+        raise RefeedError("session", f"the worker's socket folder {folder}: {error.strerror}") from None
     if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.getuid() or facts.st_mode & 0o077:
         raise RefeedError(
             "session",
@@ -131,7 +152,8 @@ class Server:
                 return  # closed
             with connection:
                 connection.settimeout(ANSWER_SECONDS)
-                self._answer(connection)
+                if peer_uid(connection) in {os.getuid(), 0}:
+                    self._answer(connection)
 
     def _answer(self, connection: socket.socket) -> None:
         try:
@@ -164,6 +186,9 @@ def ask(path: Path, session: str, command: Command) -> Answer:
         connection.settimeout(ANSWER_SECONDS)
         try:
             connection.connect(str(path))
+            uid = peer_uid(connection)
+            if uid != os.getuid():
+                raise RefeedError("session", f"{path} is a socket of user {uid}, not of your worker", "see `doctor`")
             connection.sendall(msgspec.json.encode(Ask(command)) + b"\n")
             answer = msgspec.json.decode(_read_line(connection), type=Answer)
         except (OSError, msgspec.DecodeError) as error:

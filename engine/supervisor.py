@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from engine.controlsocket import ask
+from engine.controlsocket import ask, check_private
 from engine.ready import Ready
 from sessions.errors import RefeedError
+from sessions.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 READY_SECONDS: Final = 60.0
 LOG_LINES: Final = 5
 WAIT_STEP: Final = 0.2
+FRESH_SECONDS: Final = 60.0
+SHOWN: Final = 60
 
 
 def log_tail(session: SessionFolder, lines: int = LOG_LINES) -> str:
@@ -67,6 +70,28 @@ def _read_ready(fd: int, process: subprocess.Popen[bytes], on_wait: Callable[[],
     return line
 
 
+def check_not_elsewhere(session: SessionFolder) -> None:
+    """Pass unless the session seems to be running on another host whose lock is not seen here (some network volumes).
+
+    Raises:
+        RefeedError: kind "session": its last worker is of another host, has not ended, and wrote moments ago.
+    """
+    run = session.run()
+    if run is None or not run.elsewhere() or session.summary().ended:
+        return
+    try:
+        silent = time.time() - session.journal_path.stat().st_mtime
+    except OSError:
+        return
+    if silent < FRESH_SECONDS:
+        host = printable(run.host, SHOWN)
+        raise RefeedError(
+            "session",
+            f"session {session.id} seems to be running on host {host}: it wrote {silent:.0f} s ago",
+            f"go there; if that worker is dead, try again in {FRESH_SECONDS:.0f} s",
+        )
+
+
 def launch(
     session: SessionFolder,
     *,
@@ -87,6 +112,7 @@ def launch(
     Raises:
         RefeedError: the worker's own error, or its death with the end of worker.log.
     """
+    check_not_elsewhere(session)
     read_fd, write_fd = os.pipe()
     try:
         with session.log_path.open("ab") as log:
@@ -125,7 +151,13 @@ def send(session: SessionFolder, command: Command) -> Answer:
     """
     run = session.run()
     if run is None or not session.live():
+        check_not_elsewhere(session)
         raise RefeedError("session", f"session {session.id} is not running", f"its state is {session.state()}")
     if run.elsewhere():
-        raise RefeedError("session", f"session {session.id} runs on host {run.host}", f"send `{command}` from there")
-    return ask(Path(run.socket), session.id, command)
+        host = printable(run.host, SHOWN)
+        raise RefeedError("session", f"session {session.id} runs on host {host}", f"send `{command}` from there")
+    path = Path(run.socket)
+    if path.name != f"{session.path.name}.sock":  # run.json may be a stranger's, and name somebody else's socket
+        raise RefeedError("session", f"run.json of {session.id} names a socket that is not its own", "see `doctor`")
+    check_private(path.parent)
+    return ask(path, session.id, command)

@@ -302,8 +302,9 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         return work(options)
     except RefeedError as error:
-        traceback.print_exc()
         tell(options.ready_fd, Ready(ok=False, kind=error.kind, message=error.message, hint=error.hint))
+        with contextlib.suppress(OSError):  # the log may be on the disk that is full
+            traceback.print_exc()
         return FAILED
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
+import signal
 import socket
 import tempfile
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -114,3 +118,51 @@ def test_a_path_that_no_socket_can_have_is_refused() -> None:
     """A session folder with an endless name is an error, not a crash in bind."""
     with pytest.raises(RefeedError, match="shorter folder name"):
         socket_path("y" * 120)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to be two users")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # the children only make system calls
+@pytest.mark.usefixtures("runtime")
+def test_sockets_of_other_users_are_neither_obeyed_nor_asked() -> None:
+    """The kernel says who the other end is: another user's socket gets no command, another user's command no answer."""
+    path = socket_path("s4")
+    server = Server(path, "s4", lambda _: "fine")
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.chmod(path.parent.parent, 0o755)  # noqa: PTH101, S103 - what a careless user would have done
+            os.chmod(path.parent, 0o755)  # noqa: PTH101, S103 - the same
+            os.chmod(path, 0o666)  # noqa: PTH101, S103 - the same
+            os.setuid(65534)
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+                connection.settimeout(5)
+                connection.connect(str(path))
+                os.write(writer, b"connected;")
+                with contextlib.suppress(OSError):
+                    connection.sendall(b'{"command":"abort"}\n')
+                    os.write(writer, connection.recv(100))
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    os.close(writer)
+    assert os.read(reader, 100) == b"connected;"
+    os.close(reader)
+    server.close()
+    theirs = path.with_name("theirs.sock")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stranger:
+        stranger.bind(str(theirs))
+        theirs.chmod(0o666)
+        listener = os.fork()
+        if listener == 0:
+            os.setuid(65534)
+            stranger.listen()  # the peer's credentials are those of whoever listens
+            time.sleep(20)
+            os._exit(0)
+        try:
+            time.sleep(0.5)
+            with pytest.raises(RefeedError, match="socket of user 65534"):
+                ask(theirs, "s4", "abort")
+        finally:
+            os.kill(listener, signal.SIGKILL)
+            os.waitpid(listener, 0)
