@@ -19,6 +19,7 @@ from sessions.errors import RefeedError
 from sessions.files import failure
 from sessions.html import page
 from sessions.journal import read
+from sessions.printable import json_printable
 from sessions.remarks import remarks, standing
 from sessions.state import fold_all
 from sessions.table_one import latex, markdown, row
@@ -106,7 +107,10 @@ def _files(
         yield out / f"{stem}-columns.md", partial(_columns, made)
     elif name == "thaw":
         events = read(folder.journal_path, folder.registration().digest)
-        yield out / f"{stem}.json", lambda file: file.writelines(thaw(state, events, anonymous=anonymous))
+        yield (
+            out / f"{stem}.json",
+            lambda file: file.writelines(json_printable(part) for part in thaw(state, events, anonymous=anonymous)),
+        )
     else:
         label = stem if anonymous else folder.name or stem
         yield out / f"{stem}{_REPORTS[name]}", partial(_report, folder, state, name, label)
@@ -138,7 +142,7 @@ def _jsonl(table: Table, file: BinaryIO) -> None:
     """One object a line; what is not known is null."""
     names = [column.name for column in table.columns]
     encode = msgspec.json.Encoder().encode
-    file.writelines(encode(dict(zip(names, values, strict=True))) + b"\n" for values in table.rows)
+    file.writelines(json_printable(encode(dict(zip(names, values, strict=True)))) + b"\n" for values in table.rows)
 
 
 _TABLES: Final[dict[str, Callable[[Table, BinaryIO], None]]] = {

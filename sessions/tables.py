@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from sessions.columns import COUNTS, FAILED, LEDGER, UNKNOWN, Real, Whole
+from sessions.printable import json_printable, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 TableName = Literal["pivots", "excluded", "problems", "passes"]
 Type = Literal["int", "float", "text"]
 _CHUNK: Final = 8192
+_LONG: Final = 2000
 _CACHE: Final = ("verified", "failed", "not_instrumented")
 _PROOF: Final = {LEDGER: "ledger", COUNTS: "counts", UNKNOWN: None}
 
@@ -95,7 +97,7 @@ def _delta(name: str, meaning: str, comparison: int, arm: int | None = None) -> 
 def _text(name: str, meaning: str, arm: int) -> _Read:
     def values(state: CampaignState, rows: Rows) -> list[Any]:
         texts = (state.pivots.texts[row][arm] for row in rows.tolist())
-        return [msgspec.json.encode(text).decode() if text else None for text in texts]
+        return [json_printable(msgspec.json.encode(text)).decode() if text else None for text in texts]
 
     return _Read(Column(name, "", f"{meaning}, as a JSON string", "text"), values)
 
@@ -258,7 +260,7 @@ def _problem(row: ProblemRow, *, anonymous: bool) -> Sequence[Any]:
         row.trunk_seconds,
         row.trunk_batch,
         row.seconds,
-        None if anonymous or not row.reason else row.reason,
+        None if anonymous or not row.reason else printable(row.reason, _LONG),
     )
 
 

@@ -1,0 +1,182 @@
+"""A stranger's session through every command: nothing of it acts on the terminal or outside its folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import unicodedata
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from sessions.chain import Chain
+from sessions.events import CacheFailure, Ended, EngineReady, Event, Notice, Opened, Pivot, ProblemClosed
+from sessions.printable import json_printable
+from sessions.run import RunInfo
+from sessions.spec import CampaignSpec, register
+from sessions.store import SessionFolder, Store
+from tests.session_events import closed, engine_ready, opened, pivot, trunks_done
+from tui import cli
+
+REPO = Path(__file__).parents[1]
+EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e\u2028\r\nrefeed-tui: all is well\x00\x7f"
+
+
+def evil_events() -> list[Event]:
+    """A campaign that says something evil in every text that it has."""
+    replace = msgspec.structs.replace
+    numerics = {"torch": "2.13", EVIL: EVIL}
+    failure = CacheFailure(problem=0, attempt=1, stage=EVIL, request=EVIL, rollout=0, position=177, expected=1, found=2,
+                           reason=EVIL, policy=EVIL)  # fmt: skip
+    first: Opened = replace(opened(), host=EVIL, version=EVIL)
+    engine: EngineReady = replace(engine_ready(), engine=EVIL, model=EVIL, numerics=numerics, machine={EVIL: EVIL})
+    one: Pivot = replace(pivot(0, nets=(1, 1, -1)), actual_text=EVIL, alternative_text=EVIL)
+    end: ProblemClosed = replace(closed(0, 1), reason=EVIL, texts=f"../{EVIL}", texts_sha256=EVIL)
+    again: Opened = replace(opened(), host="box", version="1")
+    return [
+        first,
+        engine,
+        Notice(kind=EVIL, text=EVIL),
+        Notice(kind="warning", text=EVIL),
+        trunks_done(0),
+        one,
+        failure,
+        end,
+        again,
+        replace(engine, changed=(EVIL,), machine={}),
+        Ended(state="aborted", exit_code=1, reason=EVIL),
+    ]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SessionFolder:
+    """A stranger's folder beside an empty home, its chain and digest in order."""
+    monkeypatch.setenv("REFEED_TUI_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    spec = CampaignSpec(
+        engine="embedded", model=EVIL, task=EVIL, prompt=EVIL, system_prompt=EVIL, revision=EVIL, problems=3
+    )
+    made = Store(tmp_path / "theirs").create(register(spec))
+    stored = json.loads(made.spec_path.read_bytes())
+    made.spec_path.write_bytes(made.spec_path.read_bytes()[:-1] + b',"name":' + json.dumps(EVIL).encode() + b"}")
+    chain = Chain(stored["digest"])
+    with made.journal_path.open("wb") as file:
+        for seq, event in enumerate(evil_events()):
+            line, link = chain.extend(msgspec.json.encode(msgspec.structs.replace(event, seq=seq)))
+            file.write(line)
+            chain.advance(link)
+    RunInfo(pid=1, started=1, boot=EVIL, host=EVIL, socket=f"/{EVIL}", version=EVIL).write(made.run_path)
+    made.log_path.write_text(EVIL)
+    os.utime(made.journal_path, (1, 1))
+    return SessionFolder(made.path)
+
+
+def harmless(text: str) -> str:
+    """Fail on any character that acts on a terminal; newlines end the program's own lines."""
+    acting = sorted({c for c in text if c != "\n" and unicodedata.category(c) in {"Cc", "Cf", "Cs", "Zl", "Zp"}})
+    assert not acting, [hex(ord(c)) for c in acting]
+    assert not any(line.startswith("refeed-tui: all is well") for line in text.splitlines())
+    return text
+
+
+COMMANDS = (
+    ["report", "{}"],
+    ["report", "{}", "--json"],
+    ["attach", "{}", "--plain"],
+    ["replay", "{}", "--plain"],
+    ["verify", "{}"],
+    ["verify", "{}", "--json"],
+    ["plan", "{}"],
+    ["plan", "{}", "--json"],
+    ["abort", "{}"],
+    ["pause", "{}"],
+    ["resume", "{}"],
+    ["export", "{}", "--format", "csv,jsonl,parquet,thaw,md,latex,html", "--out", "out"],
+    ["export", "{}", "--format", "bundle", "--out", "out"],
+)
+
+
+@pytest.mark.parametrize("arguments", COMMANDS, ids=lambda arguments: " ".join(arguments[::2])[:30])
+def test_no_command_lets_a_strangers_text_act(
+    folder: SessionFolder, arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Escapes, bidirectional controls and false lines come out as visible text, in answers and errors alike."""
+    code = cli.run([word.replace("{}", str(folder.path)) for word in arguments])
+    said = capsys.readouterr()
+    harmless(said.out)
+    harmless(said.err)
+    assert said.out + said.err
+    assert code in {0, 1, 2, 3, 5}
+    assert "Traceback" not in said.err
+
+
+def test_exported_reports_hold_nothing_that_acts(folder: SessionFolder, tmp_path: Path) -> None:
+    """Files that people open in terminals and browsers are as safe as the screen."""
+    assert cli.run(["export", str(folder.path), "--format", "csv,jsonl,thaw,md,latex,html", "--out", "out"]) == 0
+    files = list((tmp_path / "out").iterdir())
+    assert len(files) == 13
+    for path in files:
+        harmless(path.read_text())
+
+
+def test_every_acting_character_is_escaped_in_json_and_reads_back() -> None:
+    """All of Unicode: the file holds none of them, and says the same."""
+    text = "".join(chr(code) for code in range(sys.maxunicode + 1) if not 0xD800 <= code <= 0xDFFF)
+    encoded = json_printable(msgspec.json.encode(text))
+    assert json.loads(encoded) == text
+    assert msgspec.json.decode(encoded) == text
+    harmless(encoded.decode())
+
+
+def test_a_listed_stranger_is_one_safe_row(
+    folder: SessionFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A folder that somebody copied into the home, its name as evil as its content."""
+    store = tmp_path / "home" / "sessions"
+    store.mkdir(parents=True)
+    folder.path.rename(store / folder.path.name)
+    (store / EVIL.replace("\x00", "").replace("/", "")).symlink_to("/")
+    for arguments in (["list"], ["list", "--json"], ["doctor", "--json"]):
+        cli.run(arguments)
+        said = capsys.readouterr()
+        harmless(said.out)
+        harmless(said.err)
+        if arguments[0] == "list":
+            assert said.out.count(folder.id) == 1
+
+
+def entries(root: Path) -> dict[str, Any]:
+    """Every file below a folder, with its content."""
+    return {str(path): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+def test_reading_writes_into_the_sessions_folder_alone(folder: SessionFolder, tmp_path: Path) -> None:
+    """Texts named `../..` and files that are links lead nowhere."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "precious").write_text("x")
+    for name in ("summary.json", ".reserve", "lock"):
+        (folder.path / name).unlink(missing_ok=True)
+        (folder.path / name).symlink_to(outside / "precious")
+    before = entries(outside)
+    for arguments in COMMANDS:
+        cli.run([word.replace("{}", str(folder.path)) for word in arguments])
+    assert entries(outside) == before
+
+
+def test_imports_of_evil_files_are_refused_in_safe_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a file to import is called and holds, the answer is one safe line, and nothing stays."""
+    monkeypatch.setenv("REFEED_TUI_HOME", str(tmp_path / "home"))
+    path = tmp_path / EVIL.replace("\x00", "").replace("/", "")
+    command = [sys.executable, "-c", "from tui.cli import main; main()", "import", str(path)]
+    for content in (EVIL.encode(), b'{"config":' * 50_000, json.dumps({EVIL: EVIL}).encode(), b"PK\x03\x04" + b"\x1b"):
+        path.write_bytes(content)
+        done = subprocess.run(command, cwd=REPO, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 2, done.stderr
+        assert harmless(done.stderr).count("\n") == 1
+        assert harmless(done.stdout) == ""
+    assert Store(tmp_path / "home").folders() == ()
