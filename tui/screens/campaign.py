@@ -16,8 +16,8 @@ from tui.screens.figures import JointPane, ProbePane, SelectionPane
 from tui.screens.live import LivePane
 from tui.screens.pivots import PivotsPane
 from tui.screens.records import LogPane, ProblemsPane, RegistrationPane
-from tui.views import live as live_view
 from tui.views import tape as tape_view
+from tui.views.header import header
 from tui.views.words import block, status
 from tui.watched import Watched
 from tui.widgets.bar import KeyBar, TabBar
@@ -212,7 +212,7 @@ class CampaignScreen(SizedScreen):
     def _paint_frame(self) -> None:
         glyphs = self.refeed.glyphs
         width = max(1, self.app.size.width - 2)
-        self.query_one("#header", Lines).show(live_view.header(self.watched, width, glyphs))
+        self.query_one("#header", Lines).show(header(self.watched, width, glyphs))
         tabs = self.query_one(TabBar)
         number = self._panes.index(self.pane)
         tabs.show(number, "VIEW PAUSED" if self.holding else "")

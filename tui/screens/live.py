@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.containers import Horizontal, Vertical
 
 from tui.screens.base import Pane
-from tui.views import live, problems
+from tui.views import curves, problems, recent
+from tui.views.cache import cache
+from tui.views.disagreement import disagreement
+from tui.views.progress import progress
+from tui.views.sequential import sequential
 from tui.views.words import heading, wrapped
 from tui.widgets.lines import Lines
 from tui.widgets.plot import Plot
@@ -57,13 +61,13 @@ class LivePane(Pane):
         glyphs = self.glyphs
         main = self.query_one("#live-main")
         width = max(1, main.size.width)
-        self._show("#progress", live.progress(watched, width, glyphs))
-        self._show("#cache", live.cache(watched, width, glyphs))
-        self._show("#disagreement", live.disagreement(watched, self.condition, width, glyphs, titled=True))
-        self._show("#sequential", live.sequential(watched, width, glyphs))
-        self._show("#recent-title", (live.recent_title(width),))
-        recent = self.query_one("#recent", Lines)
-        recent.show(live.recent(watched.state, recent.size.height, width))
+        self._show("#progress", progress(watched, width, glyphs))
+        self._show("#cache", cache(watched, width, glyphs))
+        self._show("#disagreement", disagreement(watched, self.condition, width, glyphs, titled=True))
+        self._show("#sequential", sequential(watched, width, glyphs))
+        self._show("#recent-title", (recent.recent_title(width),))
+        newest = self.query_one("#recent", Lines)
+        newest.show(recent.recent(watched.state, newest.size.height, width))
         if plots:
             self._plot(watched)
         side = self.query_one("#live-side")
@@ -76,13 +80,13 @@ class LivePane(Pane):
     def _plot(self, watched: Watched) -> None:
         glyphs = self.glyphs
         trend, path = self.query_one("#trend", Plot), self.query_one("#path", Plot)
-        note = "thin: 95% interval" if trend.size.height >= live.BAND_FROM else ""
+        note = "thin: 95% interval" if trend.size.height >= curves.BAND_FROM else ""
         title = heading("Trend by closed problem", trend.size.width, glyphs, note)
         self._show("#trend-title", (title,))
         title = heading(f"Symmetry e, log axis, 1/{glyphs.alpha} line", path.size.width, glyphs, "running max counts")
         self._show("#path-title", (title,))
-        trend.show(live.trend(watched, self.condition, *trend.size))
-        path.show(live.e_path(watched, *path.size, glyphs))
+        trend.show(curves.trend(watched, self.condition, *trend.size))
+        path.show(curves.e_path(watched, *path.size, glyphs))
 
     def _side(self, watched: Watched, width: int) -> None:
         glyphs = self.glyphs

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tui.numbers import interval, points
 from tui.plaintext import one_line
-from tui.views.live import CONDITIONS, rate_line
+from tui.views.disagreement import CONDITIONS, rate_line
 from tui.views.words import heading
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import numpy as np
 
 from stats.joint import joint
 from stats.table import EXACT2, REFEED
-from tui.views.live import CONDITIONS
+from tui.views.disagreement import CONDITIONS
 from tui.views.words import heading, signed
 
 if TYPE_CHECKING:

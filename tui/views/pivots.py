@@ -11,7 +11,7 @@ import numpy as np
 from sessions.columns import FAILED, UNKNOWN, VERIFIED
 from tui.numbers import nats
 from tui.plaintext import one_line
-from tui.views.live import CACHE_WORDS
+from tui.views.cache import CACHE_WORDS
 from tui.views.words import change, signed
 from tui.widgets.table import Column
 

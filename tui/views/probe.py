@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from stats.probes import ecdf, probes
 from stats.table import REFEED_PROBE, REPLICA_PROBE
 from tui.numbers import nats, percent
-from tui.views.live import POINTS_PER_COLUMN, thinned
+from tui.views.curves import POINTS_PER_COLUMN, thinned
 from tui.widgets.plot import Figure, Series
 
 if TYPE_CHECKING:

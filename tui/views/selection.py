@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from stats.selection import selection
 from tui.numbers import interval, number
-from tui.views.live import whisker
+from tui.views.disagreement import whisker
 from tui.views.words import heading
 
 if TYPE_CHECKING:

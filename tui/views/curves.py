@@ -1,0 +1,110 @@
+"""The two curves of the live screen: pooled rates, and the symmetry e-value on its log axis."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
+
+from tui.widgets.plot import Figure, Level, Series
+
+if TYPE_CHECKING:
+    from stats.disagreement import Condition
+    from stats.rates import RateInterval
+    from tui.views.glyphs import Glyphs
+    from tui.watched import Watched
+
+_T = TypeVar("_T")
+
+POINTS_PER_COLUMN: Final = 2
+TALL_PLOT: Final = 14
+BAND_FROM: Final = 8
+LATE_SHARE: Final = 0.6
+
+
+def trend(watched: Watched, condition: Condition, width: int, height: int) -> Figure:
+    """Both pooled rates after each closed problem, with their intervals as dots."""
+    found = [point for point in watched.state.live.trend(condition) if point.refeed.rate is not None]
+    if not found:
+        return Figure(empty="trend: after the first closed problem with an eligible pivot")
+    numbered = thinned(list(enumerate(found, start=1)), POINTS_PER_COLUMN * width)
+    xs = tuple(float(number) for number, _ in numbered)
+    thin: list[Series] = []
+    lines: list[Series] = []
+    tops: list[float] = [0.1]
+    pairs: tuple[tuple[Literal["refeed", "floor"], str], ...] = (("refeed", "re-feed"), ("floor", "floor"))
+    for ink, name in pairs:
+        rates: list[RateInterval] = [getattr(point, ink) for _, point in numbered]
+        bounds = [(x, rate.ci95) for x, rate in zip(xs, rates, strict=True) if rate.ci95 is not None]
+        if height >= BAND_FROM:
+            for end in (0, 1):
+                ys = tuple(ci95[end] for _, ci95 in bounds)
+                thin.append(Series(tuple(x for x, _ in bounds), ys, ink, "thin"))
+                tops += ys
+        ys = tuple(rate.rate or 0.0 for rate in rates)
+        tops += ys
+        lines.append(Series(xs, ys, ink, _line_for(height), name))
+    series = thin + lines  # the lines lie over the bands
+    top = min(1.0, math.ceil(max(tops) * 10) / 10)
+    parts = 2 if height < TALL_PLOT else round(top * 10)
+    ticks = tuple((top * part / parts, f"{100 * top * part / parts:.0f}%") for part in range(parts + 1))
+    return Figure(tuple(series), (1.0, max(2.0, xs[-1])), (0.0, top), _counts_axis(len(found)), ticks)
+
+
+def _counts_axis(last: int) -> tuple[tuple[float, str], ...]:
+    places = sorted({1, max(1, round(last / 2)), last})
+    return tuple((float(place), str(place)) for place in places)
+
+
+def thinned(items: list[_T], most: int) -> list[_T]:
+    """At most `most` of the items, evenly spaced, the last among them."""
+    if len(items) <= most or most < 2:  # noqa: PLR2004  (two ends)
+        return items
+    step = (len(items) - 1) / (most - 1)
+    return [items[round(number * step)] for number in range(most)]
+
+
+def e_path(watched: Watched, width: int, height: int, glyphs: Glyphs) -> Figure:
+    """log10 of the symmetry e-value after each informative problem, with the line that it has to cross once."""
+    monitor = watched.state.live.monitor
+    if not monitor.path:
+        return Figure(empty="e-values: after the first informative problem")
+    numbered = thinned(list(enumerate(monitor.path, start=1)), POINTS_PER_COLUMN * width)
+    xs = tuple(float(number) for number, _ in numbered)
+    ys = tuple(math.log10(max(point.symmetry, 1e-12)) for _, point in numbered)
+    line = -math.log10(monitor.alpha)
+    low = min(0.0, math.floor(min(ys)))
+    high = max(math.ceil(line), math.ceil(max(ys)))
+    stride = max(1, math.ceil((high - low) / max(1, (height - 2) // 2)))
+    apart = (high - low) / max(1, height - 2)
+    decades = range(int(low), int(high) + 1, stride)
+    ticks = [(float(power), _decade(power)) for power in decades if abs(power - line) > apart]
+    ticks.append((line, f"1/{glyphs.alpha}={1 / monitor.alpha:g}"))
+    series = [Series(xs, ys, "accent", _line_for(height), "")]
+    crossing = monitor.symmetry.crossing
+    if crossing is not None:
+        at = float(crossing.informative)
+        reached = math.log10(max(monitor.path[crossing.informative - 1].symmetry, 1e-12))
+        mark = "x" if glyphs.ascii_only else "◆"
+        early = crossing.informative <= LATE_SHARE * len(monitor.path)
+        label = f"{mark} crossed" if early else f"crossed {mark}"
+        series.append(Series((at,), (reached,), "good", "dots", label, "right" if early else "left"))
+    levels = (Level(line, "warn"),)
+    return Figure(
+        tuple(series),
+        (1.0, max(2.0, xs[-1])),
+        (low, float(high)),
+        _counts_axis(len(monitor.path)),
+        tuple(ticks),
+        levels,
+    )
+
+
+def _line_for(height: int) -> Literal["line", "fine"]:
+    """Fat lines where there is room; in a low plot two of them would hide each other."""
+    return "line" if height >= BAND_FROM else "fine"
+
+
+def _decade(power: int) -> str:
+    if 0 <= power <= 3:  # noqa: PLR2004  (written out up to a thousand)
+        return str(10**power)
+    return f"1e{power}"

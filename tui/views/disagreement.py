@@ -1,0 +1,141 @@
+"""Re-feed against the floor: rates with intervals on one scale, the pooled excess, the registered verdict."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+from stats.decision import decide
+from stats.rates import nothing_seen
+from tui.numbers import interval, percent, points
+from tui.views.words import (
+    heading,
+    joined,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stats.clustered import Interval
+    from stats.disagreement import Condition
+    from stats.live import TrendPoint
+    from stats.rates import RateInterval
+    from tui.views.glyphs import Glyphs
+    from tui.watched import Watched
+    from tui.widgets.ink import Ink, Line, Span
+
+CONDITIONS: Final[dict[Condition, str]] = {
+    "common": "eligible where any pass is nonzero",
+    "exact1": "eligible where exact-1 is nonzero",
+}
+
+
+def disagreement(
+    watched: Watched, condition: Condition, width: int, glyphs: Glyphs, *, titled: bool
+) -> tuple[Line, ...]:
+    """Re-feed against the floor with intervals on one scale, and the pooled excess with the registered verdict."""
+    live = watched.state.live
+    counts = live.common if condition == "common" else live.exact1
+    trend = live.trend(condition)
+    lines: list[Line] = []
+    if titled:
+        note = f"{CONDITIONS[condition]}, n = {counts.n:,}"
+        lines.append(heading("Sign disagreement with exact-1", width, glyphs, note))
+    if not trend or counts.n == 0:
+        return (*lines, (("no eligible pivot of a closed problem yet", "muted"),), (), ())
+    last = trend[-1]
+    scale = _scale(last)
+    rows: tuple[tuple[str, Ink, RateInterval, int], ...] = (
+        ("re-feed", "refeed", last.refeed, counts.refeed.disagree),
+        ("floor", "floor", last.floor, counts.floor.disagree),
+    )
+    lines += [
+        rate_line(name, ink, rate, (changed, counts.n), live.informative, scale, width, glyphs)
+        for name, ink, rate, changed in rows
+    ]
+    lines.append(_excess(watched, condition, width, glyphs))
+    return tuple(lines)
+
+
+def rate_line(
+    name: str,
+    ink: Ink,
+    rate: RateInterval,
+    events: tuple[int, int],
+    clusters: int,
+    scale: float,
+    width: int,
+    glyphs: Glyphs,
+) -> Line:
+    """A rate with its interval in numbers and as a bar; "none seen" with an upper bound where there is no event.
+
+    Args:
+        name: of the comparison.
+        ink: of it.
+        rate: and its interval.
+        events: changed pivots, and eligible ones.
+        clusters: informative problems.
+        scale: rate at the right end.
+        width: cells.
+        glyphs: marks of this terminal.
+    """
+    changed, n = events
+    spread = interval(rate.ci95) if rate.ci95 is not None else ""
+    lead = f"{name:8}{percent(rate.rate):>6} {spread:<13} {changed:,}/{n:,} "
+    bound = nothing_seen(n, clusters) if changed == 0 else None
+    if bound is not None:
+        text = f"none seen: below {percent(bound.independent)} (95%) if pivots were independent"
+        return ((lead, ink), (text[: max(0, width - len(lead))], "muted"))
+    return ((lead, ink), *whisker(rate.rate, rate.ci95, scale, max(0, width - len(lead) - 1), glyphs, ink))
+
+
+def _scale(last: TrendPoint) -> float:
+    ends = [rate.ci95[1] if rate.ci95 is not None else rate.rate for rate in (last.refeed, last.floor)]
+    top = max((end for end in ends if end is not None), default=1.0)
+    return min(1.0, max(0.1, math.ceil(top * 10) / 10))
+
+
+def whisker(
+    rate: float | None, ci95: Interval | None, scale: float, cells: int, glyphs: Glyphs, ink: Ink
+) -> tuple[Span, ...]:
+    """A bar from 0 to the rate with its interval drawn over it, in `cells` cells for 0 to `scale`."""
+    if rate is None or cells < 8:  # noqa: PLR2004  (cells)
+        return ()
+
+    def cell(value: float) -> int:
+        return max(0, min(cells - 1, round(value / scale * (cells - 1))))
+
+    at = cell(rate) if rate > 0 else -1
+    low, high = (at, at) if ci95 is None else (cell(ci95[0]), cell(ci95[1]))
+    solid, shaded = min(low, at), at
+    text = glyphs.full * (solid + 1) + glyphs.part * (shaded - solid)
+    if high > at:
+        text += glyphs.span * (high - at - 1) + glyphs.high
+    return ((text.ljust(cells), ink),)
+
+
+def _excess(watched: Watched, condition: Condition, width: int, glyphs: Glyphs) -> Line:
+    live, spec = watched.state.live, watched.spec
+    pooled = live.pooled_excess(condition)
+    spread = interval(pooled.ci95, signed=True) if pooled.ci95 is not None else f"({pooled.why})"
+    counts = live.common
+    ruled = decide(
+        counts.refeed.disagree - counts.floor.disagree,
+        counts.n,
+        negligible=spec.decision[0],
+        load_bearing=spec.decision[1],
+    )
+    so_far = "" if watched.state.ended is not None or watched.state.imported else " so far"
+    rule = f"rule: <{spec.decision[0]:.3g} negligible, >{spec.decision[1]:.3g} load-bearing"
+    verdict: Sequence[Span] = ()
+    if condition == "common" and ruled.verdict is not None:
+        verdict = ((f"{ruled.verdict.upper()}{so_far}", "strong"),)
+    return joined(
+        (
+            (("excess  ", "plain"), (f"{points(pooled.value):>6} {spread}", "strong")),
+            tuple(verdict),
+            ((rule, "muted"),),
+        ),
+        width,
+        glyphs,
+    )

@@ -1,0 +1,108 @@
+"""What is going on now: the stage with a bar, and the engine's load; or why nothing is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tui.numbers import count
+from tui.plaintext import one_line
+from tui.views.words import (
+    bar,
+    duration,
+    elapsed,
+    joined,
+    machine_word,
+    status,
+)
+
+if TYPE_CHECKING:
+    from sessions.campaign import CampaignState
+    from tui.views.glyphs import Glyphs
+    from tui.watched import Watched
+    from tui.widgets.ink import Ink, Line, Span
+
+PASS_NUMBER: Final = {"exact-1": 1, "exact-2": 2, "re-feed": 3}
+ALMOST_FULL: Final = 0.95
+
+
+def progress(watched: Watched, width: int, glyphs: Glyphs) -> tuple[Line, Line]:
+    """What is going on now, with a bar; then the engine's load. Always two lines."""
+    state, current = watched.state, watched.state.current
+    standing = _standing(watched, width)
+    if standing is not None:
+        return standing
+    if state.paused:
+        text = f"PAUSED: the {machine_word(state)} stays held and billed; P goes on"
+        return ((text, "warn"),), _load(state, width, glyphs)
+    what = _doing(watched)
+    if current.total <= 0:
+        return ((what, "plain"),), _load(state, width, glyphs)
+    counts = f" {current.done}/{current.total}"
+    cells = max(4, min(60, width - len(what) - len(counts) - 2))
+    filled, rest = bar(current.done / current.total, cells, glyphs, "accent")
+    return ((what, "strong"), (" ", "plain"), filled, rest, (counts, "plain")), _load(state, width, glyphs)
+
+
+def _standing(watched: Watched, width: int) -> tuple[Line, Line] | None:
+    """What there is to say when no worker works; None when one does."""
+    state = watched.state
+    if watched.broken:
+        text = f" JOURNAL BROKEN: {one_line(watched.broken, 300)} "
+        return ((text[:width], "bad"),), (("what is shown is what came before that line", "warn"),)
+    if state.ended is not None:
+        ink: Ink = "bad" if status(watched.status).ink == "bad" else "plain"
+        reason = f" {state.ended.state}: {one_line(state.ended.reason, 300)} "
+        hint = _hint(watched)
+        if not hint[0][0] and state.tokens > 0:
+            hint = ((f"{state.tokens:,} tokens generated in {duration(elapsed(watched))}", "muted"),)
+        return ((reason[:width] if ink == "bad" else reason.strip()[:width], ink),), hint
+    if watched.status == "interrupted":
+        text = f" worker died; `refeed-tui resume {watched.folder.id}` continues it "
+        return ((text[:width], "bad"),), _hint(watched)
+    if not state.runs:
+        return (("nothing is recorded yet", "muted"),), _hint(watched)
+    return None
+
+
+def _doing(watched: Watched) -> str:
+    state, current = watched.state, watched.state.current
+    if current.stage == "loading":
+        notice = state.notices[-1] if state.notices and state.notices[-1].kind == "loading" else None
+        if notice is None:
+            return "starting the engine"
+        share = "" if notice.fraction is None else f" {100 * notice.fraction:.0f}%"
+        return f"{one_line(notice.text, 60)}{share}"
+    nth = f"problem {min(len(state.measured) + 1, watched.spec.problems)}/{watched.spec.problems}"
+    if current.stage in PASS_NUMBER:
+        return f"{nth} (task {current.problem}) {current.stage} [{PASS_NUMBER[current.stage]} of 3]"
+    if current.stage == "trunks":
+        wave = "" if state.wave is None else f" of {count(len(state.wave.problems), 'problem')}"
+        return f"trunks{wave}"
+    return f"{nth}: preparing"
+
+
+def _hint(watched: Watched) -> Line:
+    irregular = watched.state.irregular
+    if irregular:
+        return ((f"irregular: {one_line(irregular[-1], 200)}", "warn"),)
+    return (("", "plain"),)
+
+
+def _load(state: CampaignState, width: int, glyphs: Glyphs) -> Line:
+    current = state.current
+    preempted = sum(ended.preemptions for row in state.problems.values() for ended in row.passes) + current.preemptions
+    checks: tuple[Span, ...] = ()
+    if current.stage in PASS_NUMBER:
+        bad: Ink = "bad" if current.failed > 0 else "muted"
+        checks = ((f"requests verified {current.verified:,}, ", "muted"), (f"failed {current.failed}", bad))
+    return joined(
+        (
+            ((f"{current.tokens_per_s:,.0f} tokens/s", "plain"),),
+            ((f"KV {100 * current.kv_use:.0f}%", "warn" if current.kv_use > ALMOST_FULL else "plain"),),
+            ((f"{preempted} preempted", "bad" if preempted > 0 else "muted"),),
+            checks,
+            ((f"{state.tokens:,} tokens", "muted"),),
+        ),
+        width,
+        glyphs,
+    )

@@ -1,0 +1,77 @@
+"""Evidence that survives being watched, beside the t that does not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tui.numbers import e_value, number, points
+from tui.views.words import (
+    joined,
+)
+
+if TYPE_CHECKING:
+    from tui.views.glyphs import Glyphs
+    from tui.watched import Watched
+    from tui.widgets.ink import Line, Span
+
+
+def sequential(watched: Watched, width: int, glyphs: Glyphs) -> tuple[Line, Line]:
+    """The symmetry e-value with its crossing and lower bound; then the plain t with its limit. Always two lines."""
+    monitor = watched.state.live.monitor
+    if monitor.informative == 0:
+        nothing = "sequential test: no informative problem yet"
+        return ((nothing, "muted"),), (("plain t: valid only at the planned end", "muted"),)
+    symmetry = monitor.symmetry
+    level = 1 / monitor.alpha
+    crossed: tuple[Span, ...] = ((f"below 1/{glyphs.alpha} = {level:g}", "muted"),)
+    if symmetry.crossing is not None:
+        where = f" 1/{glyphs.alpha} = {level:g} at informative problem {symmetry.crossing.informative}"
+        crossed = (("CROSSED", "good"), (where, "plain"))
+    lower = watched.lower_bound()
+    bound = f"lower bound by e {points(lower)}" if lower is not None else "no lower bound yet"
+    first = joined(
+        (
+            (
+                ("symmetry e ", "plain"),
+                (e_value(symmetry.e), "strong"),
+                (f", max {e_value(symmetry.e_max)}", "plain"),
+            ),
+            crossed,
+        ),
+        width,
+        glyphs,
+    )
+    plain = monitor.plain
+    t = f"plain t {number(plain.t)}" if plain.t is not None else "plain t undefined"
+    if plain.t is None and plain.n > 1:
+        t = f"plain t undefined: all {plain.n} equal"
+    stop = _stop_rule(watched)
+    second = joined(
+        (
+            ((bound, "plain"),),
+            ((f"{t} ", "plain"), _validity(watched)),
+            ((stop, "muted"),) if stop else (),
+            ((f"betting e {e_value(monitor.betting.e)}, t e {e_value(monitor.t_e.e)}", "muted"),),
+        ),
+        width,
+        glyphs,
+    )
+    return first, second
+
+
+def _validity(watched: Watched) -> Span:
+    """When the plain t may be read: once, at the planned end; the words stay when it is reached."""
+    state, spec = watched.state, watched.spec
+    reached = state.imported or (
+        spec.stop == "none" and state.ended is not None and len(state.measured) >= spec.problems
+    )
+    if reached and not state.imported:
+        return "valid only at the planned end (reached)", "plain"
+    return "valid only at the planned end", "warn"
+
+
+def _stop_rule(watched: Watched) -> str:
+    spec = watched.spec
+    if spec.stop == "none":
+        return "no stop rule registered"
+    return f"stop rule: {spec.stop} e after {spec.min_problems} informative"
