@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from sessions.store import Store
 from tui.app import RefeedApp
 from tui.screens.campaign import CampaignScreen
+from tui.screens.replay import ReplayScreen
 
 
 async def draw(args: argparse.Namespace) -> str:
@@ -32,7 +33,7 @@ async def draw(args: argparse.Namespace) -> str:
         while not isinstance(screen, CampaignScreen) or not screen.watched.caught_up:
             await pilot.pause(0.05)
             screen = app.screen
-        if args.position is not None and screen.tape is not None:
+        if args.position is not None and isinstance(screen, ReplayScreen) and screen.tape is not None:
             screen.tape.playing = False
             screen.seek(args.position)
         for key in args.keys:

@@ -270,3 +270,37 @@ async def test_a_broken_journal_is_said(tmp_path: Path) -> None:
     assert "JOURNAL BROKEN" in text
     assert f"line {number + 1}" in text
     assert "2/20 problems" in text
+
+
+async def test_the_palette_reaches_panels_and_themes(tmp_path: Path) -> None:
+    """ctrl+p finds panels by name, and changes the theme."""
+    script = measured(tmp_path, problems=2)
+    script.finish()
+    async with opened(script.folder) as (app, pilot):
+        await pilot.press("ctrl+p")
+        await pilot.pause(0.4)
+        await pilot.press(*"Panel 6")
+        await pilot.pause(0.6)
+        await pilot.press("enter")
+        await pilot.pause(0.4)
+        await settle(app, pilot)
+        assert "[6 Problems]" in screen_text(app)
+        app.theme = "refeed-light"
+        await settle(app, pilot)
+        assert app.screen.styles.background.hex.lower() == "#fbfbf8"
+
+
+async def test_wide_characters_keep_the_columns(tmp_path: Path) -> None:
+    """Tokens of double width neither push columns nor leave the screen."""
+    import msgspec  # noqa: PLC0415
+
+    script = measured(tmp_path, problems=1)
+    script.trunks(1)
+    pivot = script.pivot(1, 0, (1, 1, -1))
+    script.say(msgspec.structs.replace(pivot, actual_text="\u6f22\u5b57\u6f22\u5b57" * 20, alternative_text="x"))
+    script.close(1, 1)
+    async with opened(script.folder) as (app, pilot):
+        text = await press(app, pilot, "2")
+        strips = app.screen._compositor.render_strips()
+        assert {strip.cell_length for strip in strips} == {80}
+    assert "\u6f22" in text

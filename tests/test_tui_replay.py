@@ -10,7 +10,7 @@ from sessions.events import Ended, Opened, ProblemClosed
 from tests.tui_journals import Script, imported
 from tests.tui_pilot import opened, screen_text, settle
 from tui.feed import Tape
-from tui.screens.campaign import CampaignScreen
+from tui.screens.replay import ReplayScreen
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,18 +37,18 @@ def recorded(home: Path, problems: int = 10, *, fails: bool = False) -> Script:
     return script
 
 
-def tape_of(shown: CampaignScreen) -> Tape:
+def tape_of(shown: ReplayScreen) -> Tape:
     """The recording, which was read."""
     assert shown.tape is not None
     return shown.tape
 
 
-async def screen(app: RefeedApp, pilot: Pilot[int], *keys: str) -> tuple[CampaignScreen, str]:
+async def screen(app: RefeedApp, pilot: Pilot[int], *keys: str) -> tuple[ReplayScreen, str]:
     """Press keys, wait for a seek to end."""
     await pilot.press(*keys)
     await pilot.pause(0.05)
     await settle(app, pilot)
-    assert isinstance(app.screen, CampaignScreen)
+    assert isinstance(app.screen, ReplayScreen)
     return app.screen, screen_text(app)
 
 
@@ -57,7 +57,7 @@ async def test_a_replay_starts_at_the_beginning_and_runs(tmp_path: Path) -> None
     script = recorded(tmp_path)
     async with opened(script.folder, mode="replay", speed=100.0) as (app, pilot):
         assert "REPLAY" in screen_text(app)
-        assert isinstance(app.screen, CampaignScreen)
+        assert isinstance(app.screen, ReplayScreen)
         early = len(app.screen.watched.state.measured)
         assert early < 10
         await pilot.pause(3.0)

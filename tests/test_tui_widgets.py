@@ -12,7 +12,7 @@ from textual.filter import Monochrome, NoColor
 
 from tests.tui_journals import Script
 from tests.tui_pilot import opened, screen_text
-from tui.app import THEMES
+from tui.themes import THEMES
 from tui.views.glyphs import wants_ascii
 from tui.widgets.ink import DARK, INKS, LIGHT
 from tui.widgets.plot import Figure, Level, Plot, Series, drawn

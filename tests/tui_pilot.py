@@ -57,7 +57,7 @@ async def settle(app: RefeedApp, pilot: Pilot[int]) -> None:
     for _ in range(200):
         await pilot.pause(0.02)
         screen = app.screen
-        if isinstance(screen, CampaignScreen) and screen.watched.caught_up and not screen.seeking:
+        if isinstance(screen, CampaignScreen) and screen.settled:
             screen.repaint(force=True)
             await pilot.pause()
             screen.repaint(force=True)

@@ -12,14 +12,15 @@ from textual import work
 from textual.app import App
 from textual.binding import Binding
 from textual.scrollbar import ScrollBar, ScrollBarRender
-from textual.theme import Theme
 
 from sessions.errors import RefeedError
 from tui import clipboard
 from tui.plaintext import one_line
 from tui.screens.campaign import CampaignScreen
 from tui.screens.dialogs import Ask, Confirm, Text
+from tui.screens.replay import ReplayScreen
 from tui.terminal import end_for_sure, handle_signals, watch_tty
+from tui.themes import THEMES
 from tui.views import help as help_view
 from tui.views.glyphs import ASCII, UNICODE, wants_ascii
 from tui.watched import Watched
@@ -38,36 +39,6 @@ if TYPE_CHECKING:
 Mode = Literal["attach", "replay", "home"]
 
 SIGHUP: Final = 129
-THEMES: Final = (
-    Theme(
-        name="refeed-dark",
-        primary="#5cb8ef",
-        secondary="#f0a30a",
-        warning="#f0e442",
-        error="#e0693a",
-        success="#35c99b",
-        accent="#cc9ee6",
-        foreground="#d5dbe1",
-        background="#10161d",
-        surface="#17202a",
-        panel="#1e2a36",
-        dark=True,
-    ),
-    Theme(
-        name="refeed-light",
-        primary="#005f9e",
-        secondary="#a35200",
-        warning="#6e5600",
-        error="#a8330a",
-        success="#006a4e",
-        accent="#7a3b9c",
-        foreground="#1d2733",
-        background="#fbfbf8",
-        surface="#f0f1ee",
-        panel="#e4e7e6",
-        dark=False,
-    ),
-)
 
 
 class AsciiBars(ScrollBarRender):
@@ -146,7 +117,8 @@ class RefeedApp(App[int]):
         """
         watched = Watched.of(folder, mode)
         self.watched = watched
-        self.push_screen(CampaignScreen(watched, speed=speed))
+        replay = mode == "replay"
+        self.push_screen(ReplayScreen(watched, speed=speed) if replay else CampaignScreen(watched))
 
     def on_unmount(self) -> None:
         """Give signals back."""

@@ -19,10 +19,11 @@ from tui.numbers import clock
 from tui.plaintext import one_line
 from tui.screens.base import SizedScreen
 from tui.screens.dialogs import Ask, Confirm
+from tui.views import fields
 from tui.views.words import heading, money, wrapped
 from tui.widgets.bar import KeyBar
 from tui.widgets.lines import Lines
-from tui.widgets.table import Column, LineTable
+from tui.widgets.table import LineTable
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -30,9 +31,8 @@ if TYPE_CHECKING:
     from engine.registration import Estimate
     from sessions.store import SessionFolder
     from tui.app import RefeedApp
-    from tui.widgets.ink import Ink, Line, Span
+    from tui.widgets.ink import Line
 
-COLUMNS = (Column("field", 24), Column("value", 24), Column("from", 8), Column("meaning", 0))
 KEYS = (
     ("esc", "back"),
     ("enter", "change"),
@@ -60,39 +60,6 @@ class Launched(Message):
         super().__init__()
         self.folder = folder
         self.error = error
-
-
-class FieldRows:
-    """Fields of a draft; a row's name is its place."""
-
-    def __init__(self, draft: Draft) -> None:
-        """Take the values as they are."""
-        self._draft = draft
-        self._meanings = meanings()
-
-    def __len__(self) -> int:
-        """How many."""
-        return len(NAMES)
-
-    def key(self, row: int) -> int:
-        """Its place."""
-        return row
-
-    def find(self, key: int) -> int | None:
-        """Its place."""
-        return key
-
-    def cells(self, row: int) -> tuple[Span, ...]:
-        """One field."""
-        name = NAMES[row]
-        origin = self._draft.origin(name)
-        ink: Ink = {"changed": "strong", "preset": "accent"}.get(origin, "plain")  # type: ignore[assignment]
-        return (
-            (name, "strong" if origin == "changed" else "plain"),
-            (one_line(self._draft.value(name), 80), ink),
-            (origin, "muted"),
-            (one_line(self._meanings.get(name, ""), 200), "muted"),
-        )
 
 
 class NewScreen(SizedScreen):
@@ -125,7 +92,7 @@ class NewScreen(SizedScreen):
         """Preset, fields, estimate, command."""
         yield Lines(id="too-small")
         yield Lines(id="new-preset")
-        yield LineTable(COLUMNS, id="new-fields")
+        yield LineTable(fields.COLUMNS, id="new-fields")
         yield Lines(((),), id="new-meaning")
         yield Lines(id="new-estimate")
         yield KeyBar(id="keys")
@@ -151,7 +118,7 @@ class NewScreen(SizedScreen):
         if error:
             lines += wrapped(error, width, "warn")
         self.query_one("#new-preset", Lines).show(lines)
-        self.query_one(LineTable).show(FieldRows(self.draft))
+        self.query_one(LineTable).show(fields.FieldRows(self.draft))
         self._explain()
         self._estimate(Draft(self.draft.preset, dict(self.draft.changed), self.draft.name, self.draft.price), width)
 

@@ -9,7 +9,7 @@ from textual.widgets import Input
 
 from tui.screens.base import Pane
 from tui.screens.inspector import InspectorScreen
-from tui.views import pivots
+from tui.views import pivots, query
 from tui.widgets.lines import Lines
 from tui.widgets.table import LineTable
 
@@ -42,14 +42,14 @@ class PivotsPane(Pane):
     def __init__(self, *, id: str) -> None:  # noqa: A002  (Textual's name)
         """Show everything, in the order of work."""
         super().__init__(id=id)
-        self.query_now = pivots.Query()
+        self.query_now = query.Query()
         self._shown: object = None
         self._watched: Watched | None = None
 
     def compose(self) -> ComposeResult:
         """What is shown, the filter, the table."""
         yield Lines(id="pivots-note", classes="note")
-        yield Input(placeholder=pivots.HELP, id="pivots-filter", classes="filter hidden")
+        yield Input(placeholder=query.HELP, id="pivots-filter", classes="filter hidden")
         yield LineTable(pivots.NARROW, id="pivots-table", follow=True)
 
     @property
@@ -69,30 +69,30 @@ class PivotsPane(Pane):
             width,
         )
         if shown == self._shown or (
-            len(state.pivots) > COUNTED_AFTER and not plots and self.query_now != pivots.Query()
+            len(state.pivots) > COUNTED_AFTER and not plots and self.query_now != query.Query()
         ):
             return
         self._shown = shown
         try:
-            rows = pivots.chosen(state, self.query_now)
-        except pivots.FilterError as error:
+            rows = query.chosen(state, self.query_now)
+        except query.FilterError as error:
             self._note(str(error), bad=True)
             return
         self.table.show(pivots.PivotRows(state, rows, width), pivots.columns(width))
         self._note(self._said(len(self.table.rows), len(state.pivots)), bad=False)
 
     def _said(self, shown: int, there: int) -> str:
-        query = self.query_now
-        order = f"{pivots.SORTS[query.sort]}{', reversed' if query.descending else ''}"
-        kept = f" that match {query.filter!r}" if query.filter else ""
+        now = self.query_now
+        order = f"{query.SORTS[now.sort]}{', reversed' if now.descending else ''}"
+        kept = f" that match {now.filter!r}" if now.filter else ""
         return f"{shown:,} of {there:,} pivots{kept}, by {order}"
 
     def _note(self, text: str, *, bad: bool) -> None:
         self.query_one("#pivots-note", Lines).show((((text, "warn" if bad else "muted"),),))
 
-    def _ask(self, query: pivots.Query) -> None:
-        self.query_now = query
-        self.table.follow = query == pivots.Query() and self.table.follow
+    def _ask(self, wanted: query.Query) -> None:
+        self.query_now = wanted
+        self.table.follow = wanted == query.Query() and self.table.follow
         if self._watched is not None:
             self.paint(self._watched, plots=True)
 
@@ -108,7 +108,7 @@ class PivotsPane(Pane):
         message.stop()
         message.input.add_class("hidden")
         self.table.focus()
-        self._ask(pivots.Query(message.value.strip(), self.query_now.sort, self.query_now.descending))
+        self._ask(query.Query(message.value.strip(), self.query_now.sort, self.query_now.descending))
 
     def action_clear(self) -> None:
         """Close the filter, or clear it when it is closed."""
@@ -117,7 +117,7 @@ class PivotsPane(Pane):
             field.add_class("hidden")
             self.table.focus()
         else:
-            self._ask(pivots.Query("", self.query_now.sort, self.query_now.descending))
+            self._ask(query.Query("", self.query_now.sort, self.query_now.descending))
 
     def action_sort(self) -> None:
         """Order by the next column."""

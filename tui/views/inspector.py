@@ -6,25 +6,20 @@ import math
 import textwrap
 from typing import TYPE_CHECKING, Final
 
-from rich.cells import set_cell_size
-
 from tui.numbers import nats
-from tui.plaintext import lines as safe_lines
 from tui.plaintext import one_line
+from tui.views.continuations import INKS, PASSES, arms, broken, first_difference
 from tui.views.words import change, heading, signed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator
 
     from sessions.events import Pivot, Probe
-    from sessions.texts import ContinuationText, ProblemTexts, TrunkText
+    from sessions.texts import ProblemTexts, TrunkText
     from tui.views.glyphs import Glyphs
     from tui.widgets.ink import Ink, Line
 
-PASSES: Final = ("exact-1", "exact-2", "re-feed")
-INKS: Final[dict[str, Ink]] = {"exact-1": "plain", "exact-2": "floor", "re-feed": "refeed"}
 CONTEXT: Final = 600
-SHOWN: Final = 12
 
 
 def inspector(pivot: Pivot, texts: ProblemTexts | None, missing: str, width: int, glyphs: Glyphs) -> tuple[Line, ...]:
@@ -51,7 +46,7 @@ def inspector(pivot: Pivot, texts: ProblemTexts | None, missing: str, width: int
     out += [
         (),
         heading("Continuations", width, glyphs, "first differing token marked by |"),
-        *_arms(pivot, texts, width),
+        *arms(pivot, texts, width),
     ]
     return tuple(out)
 
@@ -170,14 +165,6 @@ def _departure(pivot: Pivot, texts: ProblemTexts, arm: str) -> Iterator[Line]:
             yield ((f"{'':21}{name} leaves exact-1 at probed token {place + 1} of {len(base.tokens)}", INKS[name]),)
 
 
-def first_difference(one: Sequence[int], other: Sequence[int]) -> int | None:
-    """First place at which two sequences differ, one ending included; None when they are equal."""
-    for place, (a, b) in enumerate(zip(one, other, strict=False)):
-        if a != b:
-            return place
-    return None if len(one) == len(other) else min(len(one), len(other))
-
-
 def _tokens(pivot: Pivot, trunk: TrunkText) -> Iterator[Line]:
     if pivot.index >= len(trunk.top):
         yield (("no top-k is recorded here", "muted"),)
@@ -203,7 +190,7 @@ def _ranked(pivot: Pivot, rank: int, token: int, logprob: float) -> Line:
 
 def _around(texts: ProblemTexts, pivot: Pivot, trunk: TrunkText, width: int) -> Iterator[Line]:
     if texts.question:
-        for part in _wrapped(texts.question[:CONTEXT], width - 2):
+        for part in broken(texts.question[:CONTEXT], width - 2):
             yield (("  ", "plain"), (part, "muted"))
         yield ((f"  right answer: {one_line(texts.answer, 80)}", "muted"),)
     yield (
@@ -214,7 +201,7 @@ def _around(texts: ProblemTexts, pivot: Pivot, trunk: TrunkText, width: int) -> 
     place = _place(trunk.text, pivot.actual_text, middle)
     before, after = trunk.text[:place], trunk.text[place + len(pivot.actual_text) :]
     marked = f"{before[-CONTEXT:]}>>{pivot.actual_text}<<{after[:CONTEXT]}"
-    for part in _wrapped(marked, width - 2):
+    for part in broken(marked, width - 2):
         yield (("  ", "plain"), (part, "plain"))
 
 
@@ -228,66 +215,3 @@ def _place(text: str, token: str, near: int) -> int:
         places.append(start)
         start = text.find(token, start + 1)
     return min(places, key=lambda place: abs(place - near), default=near)
-
-
-def _arms(pivot: Pivot, texts: ProblemTexts, width: int) -> Iterator[Line]:
-    mine = [one for one in texts.continuations if (one.rollout, one.position) == (pivot.rollout, pivot.position)]
-    if not mine:
-        yield (("no continuation is recorded", "muted"),)
-        return
-    for arm in ("actual", "alternative"):
-        text = pivot.actual_text if arm == "actual" else pivot.alternative_text
-        yield ((f'{arm} arm: "{one_line(text, 60)}"', "strong"),)
-        for k in range(pivot.k):
-            yield from _side_by_side([one for one in mine if one.arm == arm and one.k == k], k, width)
-
-
-def _side_by_side(passes: Iterable[ContinuationText], k: int, width: int) -> Iterator[Line]:
-    """One continuation in its three passes; a bar stands before the first token that differs from exact-1's."""
-    by_name = {one.name: one for one in passes}
-    base = by_name.get("exact-1")
-    cells = max(16, (width - 6) // 3 - 1)
-    blocks: list[list[str]] = []
-    heads: list[str] = []
-    for name in PASSES:
-        one = by_name.get(name)
-        if one is None:
-            heads.append(f"{name}: not recorded")
-            blocks.append([])
-            continue
-        grade = "right" if one.correct else "wrong"
-        tail = ", capped" if one.finish == "length" else ""
-        text, said = one.text, ""
-        if base is not None and name != "exact-1":
-            place = first_difference(base.tokens, one.tokens)
-            said = ", same tokens" if place is None else f", differs at token {place + 1}"
-            if place is not None:
-                common = _common(base.text, one.text)
-                text = f"{text[:common]}|{text[common:]}"
-        heads.append(f"{name}: {grade}{tail}{said}")
-        blocks.append(_wrapped(text, cells)[:SHOWN])
-    yield ()
-    yield _row(f"  k{k:<3} ", heads, cells)
-    for row in range(max((len(block) for block in blocks), default=0)):
-        yield _row(" " * 6, [block[row] if row < len(block) else "" for block in blocks], cells)
-
-
-def _row(lead: str, parts: Sequence[str], cells: int) -> Line:
-    """Three cells of a pass each."""
-    padded = (set_cell_size(part, cells) + " " for part in parts)
-    return ((lead, "muted"), *((part, INKS[name]) for name, part in zip(PASSES, padded, strict=True)))
-
-
-def _common(one: str, other: str) -> int:
-    """Length of the common beginning of two texts."""
-    for place, (a, b) in enumerate(zip(one, other, strict=False)):
-        if a != b:
-            return place
-    return min(len(one), len(other))
-
-
-def _wrapped(text: str, width: int) -> list[str]:
-    out: list[str] = []
-    for one in safe_lines(text):
-        out += textwrap.wrap(one, max(8, width), drop_whitespace=False, replace_whitespace=False) or [""]
-    return out
