@@ -1,16 +1,17 @@
 from __future__ import annotations
 
 import json
+import shutil
+import tempfile
 import types
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
+from sessions.events import Paused
+from sessions.locks import lock
 from tests.cli_sessions import campaign, write
 from tui import cli, doctor, errors
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture(autouse=True)
@@ -84,9 +85,9 @@ def test_a_full_disk_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_interrupted_sessions_are_named() -> None:
     """A session without a worker and without an end is worth a look."""
     write(campaign())
-    assert doctor.interrupted().status == "ok"
+    assert doctor.workers().status == "ok"
     dead = write(campaign()[:-1])
-    found = doctor.interrupted()
+    found = doctor.workers()
     assert found.status == "note"
     assert dead.id in found.detail
 
@@ -125,3 +126,72 @@ def test_untested_versions_of_vllm_are_noted(version: str | None, status: str, m
     """Other versions may work; start-up decides."""
     monkeypatch.setattr(doctor, "_version", lambda _: version)
     assert doctor.vllm_engine().status == status
+
+
+def test_paused_workers_are_named_with_what_they_cost() -> None:
+    """A pause holds a machine; a held lock is a real one."""
+    held = write([*campaign()[:-1], Paused()])
+    with lock(held.lock_path):
+        found = doctor.workers()
+    assert found.status == "note"
+    assert f"held and billed: {held.id}" in found.detail
+
+
+def test_a_worker_that_ended_and_stays_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It holds the session's lock long after its last word."""
+    monkeypatch.setattr(doctor, "STUCK_SECONDS", -1.0)
+    stuck = write(campaign())
+    with lock(stuck.lock_path):
+        assert f"still there: {stuck.id}" in doctor.workers().detail
+
+
+def test_a_socket_folder_of_somebody_else_is_a_problem(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A worker would refuse to listen there."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    assert doctor.sockets().status == "ok" or "path is long" in doctor.sockets().hint
+    short = Path(tempfile.mkdtemp(prefix="rt-", dir="/tmp"))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(short))
+    (short / "refeed-tui").mkdir(mode=0o755)
+    (short / "refeed-tui").chmod(0o755)
+    found = doctor.sockets()
+    assert (found.status, "only you can use" in found.detail) == ("problem", True)
+    shutil.rmtree(short)
+
+
+def test_network_file_systems_are_told_from_local_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The deepest mount above the home decides; blanks in its name are escaped by the kernel."""
+    place = tmp_path / "with blank" / "home"
+    place.mkdir(parents=True)
+    mounts = tmp_path / "mounts"
+    mounts.write_text(
+        f"x / ext4 rw 0 0\nx {str(tmp_path / 'with blank').replace(' ', chr(92) + '040')} nfs4 rw 0 0\nodd\n"
+    )
+    assert doctor.file_system(place, mounts) == "nfs4"
+    assert doctor.file_system(tmp_path, mounts) == "ext4"
+    assert doctor.file_system(place, tmp_path / "none") == ""
+    monkeypatch.setattr(doctor, "file_system", lambda _: "nfs4")
+    assert "network file system (nfs4)" in doctor.session_home().detail
+
+
+@pytest.mark.parametrize(("name", "status"), [("xterm-256color", "ok"), ("no-such-terminal", "note"), ("dumb", "ok")])
+def test_a_term_without_terminfo_is_noted_in_a_pipe_too(
+    name: str, status: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Doctor is often piped; the terminal it was called from is still the one that the dashboard gets."""
+    monkeypatch.setenv("TERM", name)
+    assert doctor.terminal().status == status
+
+
+@pytest.mark.parametrize(("name", "status"), [("C", "note"), ("en_US.UTF-8", "ok")])
+def test_a_locale_without_unicode_is_noted(name: str, status: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hint names one that every glibc has."""
+    monkeypatch.setenv("LC_ALL", name)
+    found = doctor.text_locale()
+    assert found.status == status
+    assert ("C.UTF-8" in found.hint) is (status == "note")
+
+
+def test_every_finding_says_what_to_do() -> None:
+    """A note or a problem without a hint would leave its reader alone."""
+    for check in doctor.examine():
+        assert check.status == "ok" or check.hint, check

@@ -6,6 +6,7 @@ import curses
 import fcntl
 import importlib.metadata
 import importlib.util
+import locale
 import os
 import platform
 import re
@@ -13,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
@@ -21,6 +23,7 @@ import engine
 import sessions
 import stats
 import tui
+from engine.controlsocket import socket_path
 from sessions.errors import RefeedError
 from sessions.store import Store, home
 from tui.console import speaks_unicode
@@ -28,6 +31,8 @@ from tui.plaintext import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from sessions.store import SessionFolder
 
 Status = Literal["ok", "note", "problem"]
 
@@ -38,6 +43,13 @@ LOW_DISK: Final = 1 << 30
 NARROW: Final = (80, 24)
 IMPORT_SECONDS: Final = 120
 SHOWN: Final = 5
+LONGEST_ID: Final = 24
+STUCK_SECONDS: Final = 120.0
+KIND_FIELD: Final = 2
+NETWORK: Final = frozenset(
+    {"nfs", "nfs4", "cifs", "smb3", "smbfs", "fuse.sshfs", "fuse.glusterfs", "glusterfs", "lustre", "ceph", "fuse.ceph",
+     "beegfs", "gpfs", "9p", "fuse.juicefs", "fuse.s3fs", "fuse.rclone", "afs"}
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +180,19 @@ def vllm_engine() -> Check:
     return Check("vllm engine", "ok", f"vllm {version}")
 
 
+def file_system(path: Path, mounts: Path = Path("/proc/self/mounts")) -> str:
+    """Type of the file system that holds a path ("ext4", "nfs4"); empty where the kernel does not tell."""
+    try:
+        lines = mounts.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return ""
+    fields = (line.split(" ") for line in lines)
+    mounted = [(entry[1].replace("\\040", " "), entry[2]) for entry in fields if len(entry) > KIND_FIELD]
+    real = path.resolve()
+    above = [(len(place), kind) for place, kind in mounted if real == Path(place) or Path(place) in real.parents]
+    return max(above)[1] if above else ""
+
+
 def session_home() -> Check:
     """Sessions can be written, locked and kept private."""
     root = home()
@@ -184,29 +209,65 @@ def session_home() -> Check:
     found = f"{root}, {free / (1 << 30):.1f} GiB free"
     if free < LOW_DISK:
         return Check("sessions", "problem", found, "free some space (a campaign can need 1 GiB) or set REFEED_TUI_HOME")
+    kind = file_system(root)
+    if kind in NETWORK:
+        hint = "hosts may not see each other's locks there: run a session on one host at a time, or use a local folder"
+        return Check("sessions", "note", f"{found}; on a network file system ({kind})", hint)
     if shared:
         return Check("sessions", "note", f"{found}; others may write to it", f"chmod go-w {root}")
     return Check("sessions", "ok", found)
 
 
-def interrupted() -> Check:
-    """Sessions whose worker died: nothing is lost, but nobody measures them."""
-    dead = []
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+
+
+def _worker_state(folder: SessionFolder) -> str:
+    """What doctor finds of a session's worker: "dead", "paused", "stuck", or nothing."""
+    state = folder.state()
+    if state == "interrupted":
+        return "dead"
+    if state == "paused":
+        return "paused"
+    return "stuck" if folder.live() and folder.summary().ended and _ended_long_ago(folder) else ""
+
+
+def _ended_long_ago(folder: SessionFolder) -> bool:
+    return time.time() - folder.summary().updated > STUCK_SECONDS
+
+
+def workers() -> Check:
+    """Sessions whose worker died (nothing is lost, but nobody measures them), waits, or does not go away."""
+    found: dict[str, list[str]] = {"dead": [], "paused": [], "stuck": []}
     for folder in Store().folders():
         try:
-            if folder.state() == "interrupted":
-                dead.append(folder.id)
+            state = _worker_state(folder)
         except RefeedError:
-            dead.append(f"{folder.id} (damaged)")
-    if dead:
-        shown = ", ".join(dead[:SHOWN]) + (f" and {len(dead) - SHOWN} more" if len(dead) > SHOWN else "")
-        return Check("workers", "note", f"died without an end: {shown}", "`refeed-tui resume SESSION` continues one")
-    return Check("workers", "ok", "no session was interrupted")
+            state, name = "dead", f"{folder.id} (damaged)"
+        else:
+            name = folder.id
+        if state:
+            found[state].append(name)
+    said = (
+        ("dead", "died without an end", "`refeed-tui resume SESSION` continues one"),
+        ("paused", "paused, their machines held and billed", "`refeed-tui resume SESSION` goes on, `abort` lets go"),
+        ("stuck", "ended but still there", "see its worker.log and run.json; kill that process"),
+    )
+    lines = [(f"{what}: {_some(found[state])}", hint) for state, what, hint in said if found[state]]
+    if lines:
+        return Check("workers", "note", "; ".join(line for line, _ in lines), "; ".join(hint for _, hint in lines))
+    return Check("workers", "ok", "no session was interrupted, none waits")
 
 
 def sockets() -> Check:
     """The worker's socket has a private place with a short enough path."""
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    try:
+        socket_path("x" * LONGEST_ID)
+    except RefeedError as error:
+        return Check("sockets", "problem", error.message, error.hint)
+    except OSError as error:
+        return Check("sockets", "problem", str(error), "set XDG_RUNTIME_DIR to a folder that only you can use")
     if not runtime:
         return Check(
             "sockets", "ok", f"XDG_RUNTIME_DIR is not set: a private folder under {tempfile.gettempdir()} is used"
@@ -237,15 +298,24 @@ def logout() -> Check:
     return Check("logout", "ok", "detached workers outlive the login")
 
 
+def text_locale() -> Check:
+    """Whether text can be shown as it is."""
+    name = next((os.environ[key] for key in ("LC_ALL", "LC_CTYPE", "LANG") if os.environ.get(key)), "none set")
+    coding = locale.getpreferredencoding(do_setlocale=False)
+    if coding.upper().replace("-", "") == "UTF8" and (name == "none set" or "UTF" in name.upper()):
+        return Check("locale", "ok", f"{name}, {coding}")
+    return Check("locale", "note", f"{name}, {coding}: the dashboard draws with ASCII", "export LC_ALL=C.UTF-8")
+
+
 def terminal() -> Check:
     """What the dashboard would find."""
-    if not sys.stdout.isatty():
-        return Check("terminal", "ok", "stdout is not a terminal: plain text is used")
+    name = os.environ.get("TERM", "")
     try:
-        curses.setupterm()
-    except curses.error:
-        name = os.environ.get("TERM", "")
+        curses.setupterm(name or "dumb", sys.__stdout__.fileno() if sys.__stdout__ is not None else 1)
+    except (curses.error, OSError, ValueError):
         return Check("terminal", "note", f"TERM={name} has no terminfo entry", "try TERM=xterm-256color, or --plain")
+    if not sys.stdout.isatty():
+        return Check("terminal", "ok", f"TERM={name}; stdout is not a terminal: plain text is used")
     columns, rows = shutil.get_terminal_size()
     letters = "UTF-8" if speaks_unicode() else "ASCII"
     found = f"TERM={os.environ.get('TERM', '')}, {columns}x{rows}, {letters}"
@@ -265,9 +335,10 @@ CHECKS: Final[tuple[Callable[[], Check], ...]] = (
     gpus,
     vllm_engine,
     session_home,
-    interrupted,
+    workers,
     sockets,
     logout,
+    text_locale,
     terminal,
 )
 

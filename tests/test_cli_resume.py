@@ -1,0 +1,158 @@
+"""What `resume` continues and what it refuses, and commands that are told of events."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from sessions.events import Ended, Notice, Opened
+from sessions.journal import Journal, read
+from sessions.onevent import kept
+from sessions.store import Store
+from tests.cli_sessions import FLIPPED, SPEC, measured, write
+from tests.session_events import engine_ready, opened
+from tui import cli, errors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sessions.store import SessionFolder
+
+REPO = Path(__file__).parents[1]
+PATIENCE = 60.0
+APPEND = "import sys; open(sys.argv[1], 'ab').write(sys.stdin.buffer.read())"
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty home; workers that a test leaves behind are killed."""
+    monkeypatch.setenv("REFEED_TUI_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(REPO))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    yield tmp_path / "home"
+    for folder in Store().folders():
+        if folder.live() and (run := folder.run()) is not None:
+            os.kill(run.pid, signal.SIGKILL)
+
+
+def stopped(**settings: object) -> SessionFolder:
+    """A session of twelve problems that was stopped, as registered, after eight."""
+    spec = msgspec.structs.replace(SPEC, problems=12, **settings)
+    body = [event for problem in range(8) for event in measured(problem, (FLIPPED, FLIPPED))]
+    return write([opened(), engine_ready(), *body, Ended(state="stopped", exit_code=0, reason="as registered")], spec)
+
+
+def wait_for_end(folder: SessionFolder) -> None:
+    """Wait until no worker runs."""
+    deadline = time.monotonic() + PATIENCE
+    while folder.live():
+        assert time.monotonic() < deadline, folder.log_path.read_text()
+        time.sleep(0.05)
+
+
+def test_a_session_that_stopped_by_its_rule_continues_only_past_its_stop(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without --past-stop nothing is written; with it the run is recorded as what it is."""
+    folder = stopped(stop="symmetry")
+    before = folder.journal_path.read_bytes()
+    assert cli.run(["resume", folder.id]) == errors.USAGE
+    said = capsys.readouterr().err
+    assert "stopped as registered: stop rule: the symmetry e-process crossed 1/alpha = 20" in said
+    assert "--past-stop" in said
+    assert folder.journal_path.read_bytes() == before
+    assert folder.state() == "stopped"
+    assert cli.run(["resume", folder.id, "--past-stop"]) == errors.DONE
+    wait_for_end(folder)
+    runs = [e for e in read(folder.journal_path, folder.registration().digest) if isinstance(e, Opened)]
+    assert [run.past_stop for run in runs] == [False, True]
+    capsys.readouterr()
+    assert cli.run(["report", folder.id, "--json"]) == errors.DONE
+    assert any(note.startswith("PAST its stop rule: run 2") for note in json.loads(capsys.readouterr().out)["notes"])
+
+
+def test_hours_that_are_used_up_are_not_continued(capsys: pytest.CaptureFixture[str]) -> None:
+    """The limit is in the digest: --past-stop does not lift it, and the answer says what does."""
+    folder = stopped(max_hours=1e-7)
+    for flags in ([], ["--past-stop"]):
+        assert cli.run(["resume", folder.id, *flags]) == errors.USAGE
+        said = capsys.readouterr().err
+        assert "max_hours = 1e-07" in said
+        assert "register a new campaign" in said
+
+
+def test_a_worker_that_died_past_a_crossing_may_record_its_end() -> None:
+    """Killed between the crossing and its end, the session is resumed to that end, not refused for ever."""
+    folder = stopped(stop="symmetry")
+    whole = folder.journal_path.read_bytes()
+    folder.journal_path.write_bytes(whole[: whole.rindex(b'{"event":"ended"')])
+    assert cli.run(["resume", folder.id]) == errors.DONE
+    wait_for_end(folder)
+
+
+def test_imports_and_finished_sessions_have_nothing_to_resume(capsys: pytest.CaptureFixture[str]) -> None:
+    """Both are said, and nothing is written."""
+    done = write([opened(), Ended(state="finished", exit_code=0, reason="all")])
+    imported = write(
+        [msgspec.structs.replace(opened(), source="x.json"), Ended(state="finished", exit_code=0, reason="i")]
+    )
+    for folder, says in ((done, "is finished"), (imported, "was imported")):
+        assert cli.run(["resume", folder.id]) == errors.USAGE
+        assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["no-such-program-here x", "sh -c 'oops", ""])
+def test_a_command_that_cannot_run_stops_the_launch(
+    command: str, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit 2 before anything is registered."""
+    assert cli.run(["launch", "smoke", "--detach", "--on-event", command]) == errors.USAGE
+    assert "--on-event" in capsys.readouterr().err
+    assert not (home / "sessions").exists()
+
+
+def test_a_launched_campaign_tells_its_end_and_a_resume_keeps_or_changes_the_command(tmp_path: Path) -> None:
+    """The command survives death and resume, can be replaced, and can be taken away."""
+    tell = f'{sys.executable} -c "{APPEND.replace(chr(34), "")}" '
+    first, second = tmp_path / "first", tmp_path / "second"
+    assert cli.run(["launch", "smoke", "--detach", "--name", "told", "--on-event", tell + str(first)]) == errors.DONE
+    folder = Store().find("told")
+    run = folder.run()
+    assert run is not None
+    os.kill(run.pid, signal.SIGTERM)
+    wait_for_end(folder)
+    assert json.loads(first.read_text())["state"] == "interrupted"
+    found = kept(folder)
+    assert found is not None
+    assert found.argv[-1] == str(first)
+    assert cli.run(["resume", "told", "--on-event", tell + str(second)]) == errors.DONE
+    wait_for_end(folder)
+    (message,) = [json.loads(line) for line in second.read_text().splitlines()]
+    assert (message["event"], message["state"], message["name"]) == ("ended", "finished", "told")
+    assert len(first.read_text().splitlines()) == 1
+    assert cli.run(["resume", "told", "--on-event", ""]) == errors.USAGE, "it is finished"
+    assert kept(folder) is None
+
+
+def test_an_end_in_the_journal_is_the_last_word(capsys: pytest.CaptureFixture[str]) -> None:
+    """A Notice after the end (a command that failed) changes neither the state nor the report."""
+    folder = write(
+        [opened(), engine_ready(), *measured(0, (FLIPPED,)), Ended(state="finished", exit_code=0, reason="all")]
+    )
+    digest = folder.registration().digest
+    assert cli.run(["report", folder.id, "--json"]) == errors.DONE
+    before = capsys.readouterr().out
+    with Journal.open(folder.journal_path, digest) as journal:
+        journal.append(Notice(kind="on-event", text="--on-event mail: exit code 1"))
+    assert folder.state() == "finished"
+    assert cli.run(["report", folder.id, "--json"]) == errors.DONE
+    assert capsys.readouterr().out == before
+    assert cli.run(["attach", folder.id, "--plain"]) == errors.DONE
+    assert "ON-EVENT: --on-event mail: exit code 1" in capsys.readouterr().out
