@@ -223,3 +223,31 @@ async def test_wide_terminals_show_problems_and_log_beside(tmp_path: Path) -> No
             text = screen_text(app)
     assert "Problems, newest first" in text
     assert "engine ready in 1.5 s" in text
+
+
+async def test_problems_that_were_set_aside_are_counted(tmp_path: Path) -> None:
+    """Screened-out and dropped problems are said beside the measured ones, and are not among them."""
+    script = running(tmp_path, problems=2)
+    script.close(2, 0, outcome="screened-out", reason="all trunks right")
+    script.trunks(3)
+    script.close(3, 0, outcome="dropped", reason="a block of a trunk was evicted")
+    with living(script.folder):
+        async with opened(script.folder, (120, 40)) as (app, _):
+            text = screen_text(app)
+    assert "2/20 problems, 2 of 2 informative, 1 screened out,  1 DROPPED" in text
+
+
+async def test_a_retry_after_a_cache_abort_is_a_deviation(tmp_path: Path) -> None:
+    """A run that follows a cache abort is marked as a retry, and the failure stays on the live screen."""
+    script = running(tmp_path, problems=2)
+    script.fail(2)
+    script.clock.mono = 0.0
+    script.begin()
+    script.problem(2, script.nets())
+    with living(script.folder):
+        async with opened(script.folder, (120, 40)) as (app, pilot):
+            assert "CACHE FAILED 1 of" in screen_text(app)
+            await pilot.press("8")
+            await pilot.pause(0.1)
+            await settle(app, pilot)
+            assert "RETRY after a cache abort: run 2 began" in screen_text(app)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from tui.plaintext import one_line
@@ -34,6 +35,7 @@ def header(watched: Watched, width: int, glyphs: Glyphs) -> tuple[Line, Line]:
     counts: tuple[Span, ...] = (
         (f"{len(state.measured)}/{watched.spec.problems} problems", "strong"),
         (f", {state.live.informative} of {len(state.measured)} informative", "plain"),
+        *_set_aside(state),
     )
     first = joined(
         (
@@ -56,6 +58,17 @@ def header(watched: Watched, width: int, glyphs: Glyphs) -> tuple[Line, Line]:
         glyphs,
     )
     return first, second
+
+
+def _set_aside(state: CampaignState) -> tuple[Span, ...]:
+    """Problems that a screen or a failed check took out, where there are any."""
+    outcomes = Counter(row.outcome for row in state.problems.values())
+    out: list[Span] = []
+    if outcomes["screened-out"] > 0:
+        out.append((f", {outcomes['screened-out']} screened out", "muted"))
+    if outcomes["dropped"] > 0:
+        out += [(", ", "plain"), (f" {outcomes['dropped']} DROPPED ", "bad")]
+    return tuple(out)
 
 
 def _place(state: CampaignState) -> str:

@@ -75,7 +75,9 @@ def deviations(state: CampaignState) -> Iterator[str]:
         yield f"imported from {state.source}: caches, clocks and texts are not known"
     for gap in state.gaps():
         after = gap.after or "its worker died"
-        text = f"run {gap.run + 1} began {clock(max(0.0, gap.seconds))} after the one before it ({after})"
+        by_cache = gap.after == "aborted" and any(failure.policy == "abort" for failure in state.failures)
+        retry = "RETRY after a cache abort: " if by_cache else ""
+        text = f"{retry}run {gap.run + 1} began {clock(max(0.0, gap.seconds))} after the one before it ({after})"
         text += ", on another host" if gap.host_changed else ""
         yield text + (f", with changed numerics: {', '.join(gap.changed)}" if gap.changed else "")
     for notice in state.notices:
