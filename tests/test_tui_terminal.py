@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import pty
@@ -88,6 +89,9 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
     made = Terminal(tmp_path / "tmux.sock", tmp_path)
     yield made
     made.close()
+    for folder in Store(tmp_path).folders():
+        if folder.live():  # a test that failed on its way leaves no worker behind
+            subprocess.run([sys.executable, "-m", "tui.cli", "abort", str(folder.path)], check=False, timeout=60)
 
 
 def refeed(*words: str) -> str:
@@ -107,6 +111,8 @@ def attached(folder: Path) -> list[str]:
 
 def test_a_real_campaign_is_launched_watched_left_attached_and_aborted(terminal: Terminal, tmp_path: Path) -> None:
     """The whole way in a real terminal with a real worker: q leaves it running, A ends it, its exit code is told."""
+    if importlib.util.find_spec("torch") is None:
+        pytest.skip("torch is not installed; the embedded engine needs it")
     terminal.keys(refeed("launch", "demo", "--name", "e2e", "--price-per-hour", "2.5"), "Enter")
     text = terminal.until("RUNNING")
     assert "e2e" in text

@@ -20,7 +20,7 @@ def tape(recording: Tape | None, width: int, glyphs: Glyphs, *, seeking: bool) -
     state = "seeking" if seeking else ("ended" if recording.ended else ("playing" if recording.playing else "held"))
     mark = glyphs.play if state == "playing" else glyphs.hold
     share = recording.now / recording.length if recording.length > 0 else 1.0
-    filled, rest = bar(share, 6 if width < 110 else 30, glyphs, "accent")  # noqa: PLR2004  (a wide terminal)
+    filled, rest = bar(share, 6 if width < 110 else 20, glyphs, "accent")  # noqa: PLR2004  (a wide terminal)
     speed = f"{recording.speed:g}{glyphs.times}"
     return joined(
         (
