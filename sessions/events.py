@@ -276,7 +276,7 @@ class PassResult(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defau
         actual: the sampled token's arm.
         alternative: the forced token's arm.
         cached: (fewest, most) cached tokens among the pivot's requests; None where not instrumented.
-        twins: requests that hit a block which a sibling continuation decoded.
+        twins: requests that hit a block which a sibling continuation decoded; 0 where only counts are known.
         probe_diverged: imports only: whether a probe left exact-1's tokens.
         probe_delta: imports only: largest first-token logprob difference to exact-1 over the arms.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sessions.errors import RefeedError
-from sessions.spec import COHORT_FIELDS, changed_fields
+from sessions.spec import BY_CONTENT, COHORT_FIELDS, changed_fields
 from stats.pool import Pool, pool
 
 if TYPE_CHECKING:
@@ -13,6 +13,12 @@ if TYPE_CHECKING:
 
     from sessions.campaign import CampaignState
     from sessions.spec import CampaignSpec
+
+
+def same_content(one: CampaignSpec, other: CampaignSpec) -> frozenset[str]:
+    """Fields that name the same data or model, perhaps by another path: those whose digests are known and equal."""
+    pairs = {field: (getattr(one, digest), getattr(other, digest)) for field, digest in BY_CONTENT.items()}
+    return frozenset(field for field, (first, second) in pairs.items() if first is not None and first == second)
 
 
 def check_same(specs: Sequence[CampaignSpec], ids: Sequence[str]) -> None:
@@ -26,7 +32,7 @@ def check_same(specs: Sequence[CampaignSpec], ids: Sequence[str]) -> None:
         RefeedError: kind "usage", with the fields that differ and both values.
     """
     for spec, name in zip(specs[1:], ids[1:], strict=True):
-        names = changed_fields(specs[0], spec, COHORT_FIELDS)
+        names = changed_fields(specs[0], spec, COHORT_FIELDS | same_content(specs[0], spec))
         if names:
             differences = ", ".join(f"{n} ({getattr(specs[0], n)!r} and {getattr(spec, n)!r})"[:120] for n in names)
             raise RefeedError(

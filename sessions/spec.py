@@ -228,6 +228,10 @@ def from_fields(fields: dict[str, object]) -> CampaignSpec:
     return check(spec)
 
 
+# What a field names is what its digest says, wherever it lies.
+BY_CONTENT: Final = {"task": "task_digest", "model": "model_digest"}
+
+
 def changed_fields(one: CampaignSpec, other: CampaignSpec, ignore: frozenset[str] = frozenset()) -> tuple[str, ...]:
     """Names of the fields in which two specs differ."""
     names = (name for name in CampaignSpec.__struct_fields__ if name not in ignore)

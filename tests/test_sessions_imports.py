@@ -338,6 +338,17 @@ def test_other_settings_are_not_pooled() -> None:
         pool_sessions([], [])
 
 
+def test_the_same_data_under_two_paths_pools_and_other_data_does_not() -> None:
+    """Data and models enter by content: a path is where they lie, a digest is what they are."""
+    one, other = (from_fields({"task": f"jsonl:{folder}/t.jsonl", "task_digest": "d" * 64}) for folder in ("/a", "/b"))
+    check_same([one, other], ["a", "b"])
+    with pytest.raises(RefeedError, match="differ in task"):
+        check_same([one, from_fields({"task": "jsonl:/b/t.jsonl", "task_digest": "e" * 64})], ["a", "b"])
+    unknown = [from_fields({"model": model}) for model in ("/a", "/b")]
+    with pytest.raises(RefeedError, match="differ in model"):
+        check_same(unknown, ["a", "b"])
+
+
 def test_margins_off_the_grid_clear_a_pivot() -> None:
     """0.25 may be any gap; 0.24999994 was rounded in float32, which only a true gap is."""
     found = fingerprint(np.array([0.25, 0.24999994039535522, 0.0, 1 / 1024, 0.1]))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sessions.errors import RefeedError
 from sessions.fingerprint import applies, fingerprint
 from sessions.journal import read
-from sessions.pool import pool_sessions
+from sessions.pool import pool_sessions, same_content
 from sessions.remarks import remarks, standing
 from sessions.state import fold, new_state
 from stats.cache import CacheTally
@@ -156,7 +156,8 @@ def audit(sessions: Sequence[Session], against: Session | None = None) -> Audit:
 def _comparable(against: Session, spec: CampaignSpec, table: PivotTable) -> PivotTable:
     """Evidence of the session compared with; of another task, its indices are moved away: they are other problems."""
     other = against.state.table()
-    if (spec.task, spec.task_digest) == (against.spec.task, against.spec.task_digest):
+    same = spec.task == against.spec.task and spec.task_digest == against.spec.task_digest
+    if same or "task" in same_content(spec, against.spec):
         return other
     highest = max(table.problems, default=0)
     return replace(other, problems=other.problems + int(highest) + 1)
