@@ -21,10 +21,10 @@ DIGEST = "c0" * 32
 PIVOTS_PER_PROBLEM = 40
 
 
-def write(path: Path, pivots: int) -> None:
+def write(path: Path, pivots: int, digest: str = DIGEST) -> None:
     """A campaign of 40 pivots a problem."""
     draw = random.Random(0)  # noqa: S311
-    with Journal.open(path, DIGEST) as journal:
+    with Journal.open(path, digest) as journal:
         journal.append(opened())
         journal.append(engine_ready())
         for problem in range(pivots // PIVOTS_PER_PROBLEM):

@@ -12,8 +12,11 @@ import msgspec
 import pytest
 
 from sessions.events import CacheFailure, CacheProof, Ended
+from sessions.journal import Journal
+from sessions.texts import write as write_texts
 from tests.cli_sessions import CROSSED, FLIPPED, MIXED, SAME, SILENT, SPEC, campaign, measured, write
 from tests.session_events import closed, engine_ready, opened, pivot, trunks_done
+from tests.test_sessions_texts import example
 from tui import cli, errors
 
 REPO = Path(__file__).resolve().parent.parent
@@ -273,6 +276,24 @@ def test_verify_confirms_an_intact_session(capsys: pytest.CaptureFixture[str]) -
     said = json.loads(capsys.readouterr().out)
     assert said["intact"] is True
     assert said["events"] == len(campaign())
+
+
+def test_verify_looks_at_texts_too(capsys: pytest.CaptureFixture[str]) -> None:
+    """A changed side file is an integrity error that names it; a missing one is said and harms no number."""
+    folder = write([opened()])
+    name, sha256 = write_texts(folder.texts_path, example())
+    digest = folder.registration().digest
+    with Journal.open(folder.journal_path, digest) as journal:
+        journal.append(msgspec.structs.replace(closed(7, attempt=2), texts=name, texts_sha256=sha256))
+    assert cli.run(["verify", folder.id]) == errors.DONE
+    assert "texts    1 file as" in capsys.readouterr().out
+    content = (folder.texts_path / name).read_bytes()
+    (folder.texts_path / name).write_bytes(content[:-1] + b"x")
+    assert cli.run(["verify", folder.id]) == errors.INTEGRITY
+    assert name in capsys.readouterr().err
+    (folder.texts_path / name).unlink()
+    assert cli.run(["verify", folder.id, "--json"]) == errors.DONE
+    assert json.loads(capsys.readouterr().out)["texts"] == {"match": 0, "missing": 1}
 
 
 def test_list_shows_sessions_newest_first(capsys: pytest.CaptureFixture[str]) -> None:

@@ -108,6 +108,33 @@ def test_imports_and_finished_sessions_have_nothing_to_resume(capsys: pytest.Cap
         assert says in capsys.readouterr().err
 
 
+def test_a_flipped_byte_stops_a_resume_and_changes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    """The worker checks the whole chain before it says ready; exit 5 names the line, and nothing is cut off."""
+    folder = write([opened(), engine_ready(), *measured(0, (FLIPPED,))])
+    damaged = folder.journal_path.read_bytes().replace(b'"position":145', b'"position":144')
+    folder.journal_path.write_bytes(damaged)
+    assert cli.run(["resume", folder.id]) == errors.INTEGRITY
+    assert "line 4 does not continue the hash chain" in capsys.readouterr().err
+    assert folder.journal_path.read_bytes() == damaged
+
+
+def test_a_clock_that_went_back_is_recorded_and_said(capsys: pytest.CaptureFixture[str]) -> None:
+    """Order is seq's; the gap of a resume is what the clocks said, and a negative one is named as such."""
+    late = iter([(5000.0, float(at)) for at in range(3)] + [(1400.0, float(at)) for at in range(9)])
+    folder = write([])
+    with Journal.open(folder.journal_path, folder.registration().digest, clock=lambda: next(late)) as journal:
+        for event in (opened(), engine_ready(), Notice(kind="x", text="y")):
+            journal.append(event)
+        for event in (opened(), *measured(0, (FLIPPED,))):
+            journal.append(event)
+    assert cli.run(["verify", folder.id]) == errors.DONE
+    assert cli.run(["list", "--json"]) == errors.DONE
+    capsys.readouterr()
+    assert cli.run(["report", folder.id, "--json"]) == errors.DONE
+    notes = json.loads(capsys.readouterr().out)["notes"]
+    assert "run 2 continued (the clock stepped back 1:00:00) after run 1 died" in notes
+
+
 @pytest.mark.parametrize("command", ["no-such-program-here x", "sh -c 'oops", ""])
 def test_a_command_that_cannot_run_stops_the_launch(
     command: str, home: Path, capsys: pytest.CaptureFixture[str]

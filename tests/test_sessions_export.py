@@ -23,6 +23,7 @@ from sessions.spec import CampaignSpec, register
 from sessions.state import fold_all
 from sessions.store import SessionFolder, Store
 from sessions.table_one import Row, latex, markdown, row
+from sessions.tables import tables
 from stats.report import as_dict, report
 from tests.session_events import closed, engine_ready, opened, pivot, trunks_done
 from tests.shared import SHARED
@@ -126,6 +127,17 @@ def test_every_column_is_documented(store: Store, tmp_path: Path) -> None:
     for path in paths[:-1]:
         for name in path.read_text().splitlines()[0].split(","):
             assert f"| {name} |" in documented
+
+
+def test_the_documentation_has_every_column_with_its_unit() -> None:
+    """docs/export.md and the tables cannot drift apart."""
+    documented = (Path(__file__).parents[1] / "docs" / "export.md").read_text()
+    for table in tables(fold_all(CampaignSpec(), [])):
+        _, _, section = documented.partition(f"## `{table.name}`\n")
+        section, _, _ = section.partition("\n## ")
+        lines = [f"| {c.name} | {c.type} | {c.unit} | {c.meaning} |" for c in table.columns]
+        assert [line for line in section.splitlines() if line.startswith("| ")][2:] == lines
+    assert all(f"`{name}`" in documented for name in FORMATS)
 
 
 def test_jsonl_and_csv_say_the_same(store: Store, tmp_path: Path) -> None:
