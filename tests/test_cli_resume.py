@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from sessions.events import Ended, Notice, Opened
+from sessions.events import Ended, Event, Notice, Opened
 from sessions.journal import Journal, read
 from sessions.onevent import kept
 from sessions.store import Store
@@ -123,9 +123,8 @@ def test_a_clock_that_went_back_is_recorded_and_said(capsys: pytest.CaptureFixtu
     late = iter([(5000.0, float(at)) for at in range(3)] + [(1400.0, float(at)) for at in range(9)])
     folder = write([])
     with Journal.open(folder.journal_path, folder.registration().digest, clock=lambda: next(late)) as journal:
-        for event in (opened(), engine_ready(), Notice(kind="x", text="y")):
-            journal.append(event)
-        for event in (opened(), *measured(0, (FLIPPED,))):
+        body: list[Event] = [opened(), engine_ready(), Notice(kind="x", text="y"), opened(), *measured(0, (FLIPPED,))]
+        for event in body:
             journal.append(event)
     assert cli.run(["verify", folder.id]) == errors.DONE
     assert cli.run(["list", "--json"]) == errors.DONE
