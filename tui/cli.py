@@ -130,14 +130,23 @@ def _print_version(ctx: click.Context, param: click.Parameter, wanted: bool) -> 
 )
 @click.option("--version", is_flag=True, expose_value=False, is_eager=True, callback=_print_version, help="Print it.")
 @click.pass_context
-def cli(ctx: click.Context) -> None:
+def cli(ctx: click.Context) -> int | None:
     """Replay audits of per-token credit.
 
     Measures what re-feeding a transcript does to per-token credit estimates, against the floor that an exact replica
-    of decode-time resume sets.
+    of decode-time resume sets. Without a command, on a terminal, it opens the list of sessions.
     """
-    if ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help())
+    if ctx.invoked_subcommand is not None:
+        return None
+    if sys.stdin.isatty() and sys.stdout.isatty():
+        from tui.watch import has_dashboard  # noqa: PLC0415 - `--help` need not load it
+
+        if has_dashboard(plain=False):
+            from tui.app import run_dashboard  # noqa: PLC0415 - textual costs 220 ms
+
+            return run_dashboard(None, mode="home")
+    click.echo(ctx.get_help())
+    return None
 
 
 def _raise_signalled(number: int, frame: FrameType | None) -> NoReturn:
