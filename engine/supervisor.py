@@ -17,6 +17,7 @@ from engine.controlsocket import ask, check_private
 from engine.ready import Ready
 from sessions.errors import RefeedError
 from sessions.printable import printable
+from sessions.store import FRESH_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 READY_SECONDS: Final = 60.0
 LOG_LINES: Final = 5
 WAIT_STEP: Final = 0.2
-FRESH_SECONDS: Final = 60.0
 SHOWN: Final = 60
 
 
@@ -71,23 +71,16 @@ def _read_ready(fd: int, process: subprocess.Popen[bytes], on_wait: Callable[[],
 
 
 def check_not_elsewhere(session: SessionFolder) -> None:
-    """Pass unless the session seems to be running on another host whose lock is not seen here (some network volumes).
+    """Pass unless the session seems to be running on another host whose lock is not seen here.
 
     Raises:
-        RefeedError: kind "session": its last worker is of another host, has not ended, and wrote moments ago.
+        RefeedError: kind "session", naming the host.
     """
-    run = session.run()
-    if run is None or not run.elsewhere() or session.summary().ended:
-        return
-    try:
-        silent = time.time() - session.journal_path.stat().st_mtime
-    except OSError:
-        return
-    if silent < FRESH_SECONDS:
-        host = printable(run.host, SHOWN)
+    host = session.elsewhere()
+    if host:
         raise RefeedError(
             "session",
-            f"session {session.id} seems to be running on host {host}: it wrote {silent:.0f} s ago",
+            f"session {session.id} seems to be running on host {host}: it wrote moments ago",
             f"go there; if that worker is dead, try again in {FRESH_SECONDS:.0f} s",
         )
 

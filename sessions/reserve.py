@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from typing import TYPE_CHECKING, Final, Self
 
@@ -19,10 +20,10 @@ class Reserve:
     """A file of some blocks beside the journal, removed when they are needed."""
 
     def __init__(self, path: Path) -> None:
-        """Take the space.
+        """Take the space, where the file system lets us.
 
         Raises:
-            RefeedError: kind "failed" when there is not even that much: the disk is full before anything began.
+            RefeedError: kind "failed" when there is not even that much, or nothing can be written here at all.
         """
         self._path = path
         with contextlib.suppress(OSError):
@@ -35,6 +36,8 @@ class Reserve:
                 os.close(fd)
         except OSError as error:
             self.release()
+            if error.errno in {errno.EOPNOTSUPP, errno.EINVAL, errno.EFBIG}:
+                return  # not here; the campaign does without
             raise failure("hold back some space in", path, error) from error
 
     def release(self) -> None:

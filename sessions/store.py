@@ -9,6 +9,7 @@ import datetime as dt
 import os
 import re
 import secrets
+import time
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -36,6 +37,7 @@ _LETTERS: Final = "bcdfghjkmnpqrstvwxz23456789"
 _NAME_LIMIT: Final = 64
 _SPEC_LIMIT: Final = 1 << 20
 _TRIES: Final = 100
+FRESH_SECONDS: Final = 60.0
 
 
 def home() -> Path:
@@ -146,6 +148,23 @@ class SessionFolder:
         """
         return held(self.lock_path)
 
+    def elsewhere(self) -> str:
+        """Host on which a worker seems to run although its lock is not seen here (some network volumes); else empty.
+
+        That is when its last worker is of another host, has not ended, and wrote moments ago.
+
+        Raises:
+            RefeedError: as `run` and `summary`.
+        """
+        run = self.run()
+        if run is None or not run.elsewhere() or self.summary().ended:
+            return ""
+        try:
+            silent = time.time() - self.journal_path.stat().st_mtime
+        except OSError:
+            return ""
+        return printable(run.host, _NAME_LIMIT) if silent < FRESH_SECONDS else ""
+
     def run(self) -> RunInfo | None:
         """The last worker, living or dead; None before the first.
 
@@ -165,7 +184,7 @@ class SessionFolder:
         """
         live = self.live()  # asked first: a worker that ends in between has written its last event by then
         summary = summary or self.summary()
-        if live and not summary.ended:
+        if not summary.ended and (live or self.elsewhere()):
             return "paused" if summary.paused else "running"
         if summary.source:
             return "imported"

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from sessions.events import Ended, Event, Notice, Opened
+from sessions.events import Ended, Event, Notice, Opened, Paused
 from sessions.journal import Journal, read
+from sessions.locks import lock
 from sessions.onevent import kept
+from sessions.run import RunInfo
 from sessions.store import Store
 from tests.cli_sessions import FLIPPED, SPEC, measured, write
 from tests.session_events import engine_ready, opened
@@ -182,3 +184,25 @@ def test_an_end_in_the_journal_is_the_last_word(capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().out == before
     assert cli.run(["attach", folder.id, "--plain"]) == errors.DONE
     assert "ON-EVENT: --on-event mail: exit code 1" in capsys.readouterr().out
+
+
+def test_a_session_on_another_host_is_followed_and_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where its lock is not seen, fresh writing tells that it runs; once it is silent it counts as dead."""
+    monkeypatch.setattr("sessions.store.FRESH_SECONDS", 2.0)
+    folder = write([opened(), engine_ready(), *measured(0, (FLIPPED,))])
+    RunInfo(pid=1, started=1, boot="x", host="other", socket="/x").write(folder.run_path)
+    os.utime(folder.journal_path)
+    assert cli.run(["attach", folder.id, "--plain"]) == errors.FAILED
+    said = capsys.readouterr()
+    assert said.out.count("runs on host other; pause, resume and abort have to be asked there") == 1
+    assert "was interrupted" in said.err
+
+
+def test_flags_of_a_new_worker_are_not_taken_by_a_running_one(capsys: pytest.CaptureFixture[str]) -> None:
+    """`resume --past-stop` of a paused campaign would silently mean nothing."""
+    folder = write([opened(), engine_ready(), Paused()])
+    with lock(folder.lock_path):
+        assert cli.run(["resume", folder.id, "--past-stop"]) == errors.USAGE
+    assert "has a worker already" in capsys.readouterr().err

@@ -95,7 +95,7 @@ class Feed:
 
     def _live(self) -> bool:
         try:
-            return self._folder.live()
+            return self._folder.live() or self._folder.elsewhere() != ""
         except RefeedError:  # a lock file that cannot be asked tells nothing; the journal still does
             return False
 

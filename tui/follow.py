@@ -53,6 +53,7 @@ class PlainFollower:
         self.teller = Teller(registration.campaign())
         self._journal = Follower(folder.journal_path, registration.digest)
         self._heard_at = self._said_at = time.monotonic()
+        self._elsewhere = ""
 
     def run(self) -> int:
         """Follow to the end and return the run's exit code.
@@ -62,7 +63,7 @@ class PlainFollower:
         """
         with self._journal:
             while True:
-                live = self.folder.live()  # asked before the poll, so that a dead worker's last events are read
+                live = self._live()  # asked before the poll, so that a dead worker's last events are read
                 self._poll()
                 if not live:
                     return self._end()
@@ -70,6 +71,16 @@ class PlainFollower:
                     return self._end()
                 self._fill_silence()
                 time.sleep(POLL)
+
+    def _live(self) -> bool:
+        """Whether a worker runs, here or on a host whose lock is not seen here."""
+        if self.folder.live():
+            return True
+        host = self.folder.elsewhere()
+        if host and not self._elsewhere:
+            self._say(f"runs on host {host}; pause, resume and abort have to be asked there")
+        self._elsewhere = host
+        return host != ""
 
     def _poll(self) -> None:
         for event in self._journal.poll():

@@ -87,6 +87,8 @@ def resume_command(session: str, past_stop: bool, allow_changed_engine: bool, on
     folder = Store().find(session)
     told = None if not on_event else _parse(on_event)
     if _running(folder):
+        if past_stop or allow_changed_engine:
+            raise RefeedError("usage", f"session {folder.id} has a worker already", "only a new one takes these flags")
         if on_event is not None:
             raise RefeedError(
                 "usage", "--on-event cannot be changed while a worker runs", "`refeed-tui abort` it first"
