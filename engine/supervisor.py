@@ -17,7 +17,7 @@ from engine.controlsocket import ask, check_private
 from engine.ready import Ready
 from sessions.errors import RefeedError
 from sessions.printable import printable
-from sessions.store import FRESH_SECONDS
+from sessions.store import FRESH_SECONDS, home
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -117,6 +117,7 @@ def launch(
                 start_new_session=True,
                 pass_fds=(write_fd,),
                 cwd=session.path,
+                env={**os.environ, "REFEED_TUI_HOME": str(home())},  # a relative one would mean another place there
             )
         os.close(write_fd)
         write_fd = -1

@@ -58,8 +58,8 @@ class OnEvent(msgspec.Struct, frozen=True):
 
 def _path(session: SessionFolder) -> Path | None:
     """Where a session's command is kept; None for a folder that is not in this home's store."""
-    root = home()
-    return root / "on-event" / f"{session.path.name}.json" if session.path.parent == root / "sessions" else None
+    root, path = home(), session.path.resolve()
+    return root / "on-event" / f"{path.name}.json" if path.parent == (root / "sessions").resolve() else None
 
 
 def keep(session: SessionFolder, on_event: OnEvent | None) -> None:

@@ -206,3 +206,16 @@ def test_flags_of_a_new_worker_are_not_taken_by_a_running_one(capsys: pytest.Cap
     with lock(folder.lock_path):
         assert cli.run(["resume", folder.id, "--past-stop"]) == errors.USAGE
     assert "has a worker already" in capsys.readouterr().err
+
+
+def test_a_home_given_as_a_relative_path_is_the_same_for_the_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker runs in its session's folder, and still finds the command that is kept in the home."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("REFEED_TUI_HOME", "home")
+    tell = f'{sys.executable} -c "{APPEND}" {tmp_path / "said"}'
+    assert cli.run(["launch", "smoke", "--detach", "--max-hours", "0.00001", "--on-event", tell]) == errors.DONE
+    folder = Store().newest()
+    wait_for_end(folder)
+    assert json.loads((tmp_path / "said").read_text())["state"] == "stopped"

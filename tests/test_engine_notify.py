@@ -173,6 +173,10 @@ def test_a_command_is_kept_in_the_home_and_nowhere_else(session: SessionFolder, 
     keep(session, on_event)
     assert kept(session) == on_event
     assert kept(SessionFolder(session.path)) == on_event
+    (tmp_path / "link").symlink_to(tmp_path / "home")
+    assert kept(SessionFolder(tmp_path / "link" / "sessions" / session.id)) == on_event, (
+        "the same place by another name"
+    )
     stranger = SessionFolder(tmp_path / "theirs" / "sessions" / session.id)
     (tmp_path / "theirs" / "on-event").mkdir(parents=True)
     (tmp_path / "theirs" / "on-event" / f"{session.id}.json").write_text('{"argv":["/bin/touch","/tmp/x"]}')
