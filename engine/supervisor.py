@@ -9,13 +9,14 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 import msgspec
 
 from engine.controlsocket import ask, check_private
 from engine.ready import Ready
 from sessions.errors import RefeedError
+from sessions.files import failure, open_regular
 from sessions.printable import printable
 from sessions.store import FRESH_SECONDS, home
 
@@ -34,10 +35,10 @@ SHOWN: Final = 60
 def log_tail(session: SessionFolder, lines: int = LOG_LINES) -> str:
     """Return the last lines of worker.log, or a note that there are none."""
     try:
-        with session.log_path.open("rb") as file:
+        with os.fdopen(open_regular(session.log_path), "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - 8192))
             text = file.read().decode(errors="replace")
-    except OSError as error:
+    except (OSError, RefeedError) as error:
         return f"worker.log cannot be read: {error}"
     return "\n".join(text.splitlines()[-lines:]) or "worker.log is empty"
 
@@ -85,6 +86,18 @@ def check_not_elsewhere(session: SessionFolder) -> None:
         )
 
 
+def _open_log(session: SessionFolder) -> BinaryIO:
+    """The worker's log, for appending; a stranger's folder may hold a link or a pipe of that name.
+
+    Raises:
+        RefeedError: kind "integrity" when it is no plain file; kind "failed" when it cannot be written.
+    """
+    try:
+        return os.fdopen(open_regular(session.log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab")
+    except OSError as error:
+        raise failure("write", session.log_path, error) from error
+
+
 def launch(
     session: SessionFolder,
     *,
@@ -108,7 +121,7 @@ def launch(
     check_not_elsewhere(session)
     read_fd, write_fd = os.pipe()
     try:
-        with session.log_path.open("ab") as log:
+        with _open_log(session) as log:
             process = subprocess.Popen(
                 worker_command(session, write_fd, past_stop=past_stop, allow_changed_engine=allow_changed_engine),
                 stdin=subprocess.DEVNULL,

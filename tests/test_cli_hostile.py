@@ -168,6 +168,28 @@ def test_reading_writes_into_the_sessions_folder_alone(folder: SessionFolder, tm
     assert entries(outside) == before
 
 
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_a_log_that_is_no_file_is_neither_written_nor_waited_for(
+    folder: SessionFolder, tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`resume` appends to worker.log and `attach` reads its end: not through a link, and not from a pipe."""
+    profile = tmp_path / "profile"
+    profile.write_text("precious")
+    folder.log_path.unlink()
+    if kind == "link":
+        folder.log_path.symlink_to(profile)
+    else:
+        os.mkfifo(folder.log_path)
+    whole = folder.journal_path.read_bytes()
+    folder.journal_path.write_bytes(whole[: whole.rindex(b'{"event":"ended"')])
+    os.utime(folder.journal_path, (1, 1))
+    assert cli.run(["resume", str(folder.path)]) == 5
+    assert "worker.log is not a regular file" in capsys.readouterr().err
+    assert cli.run(["attach", str(folder.path), "--plain"]) == 1
+    assert "precious" not in capsys.readouterr().out
+    assert profile.read_text() == "precious"
+
+
 def test_imports_of_evil_files_are_refused_in_safe_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever a file to import is called and holds, the answer is one safe line, and nothing stays."""
     monkeypatch.setenv("REFEED_TUI_HOME", str(tmp_path / "home"))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
+from sessions.errors import RefeedError
+from sessions.files import open_regular
 from sessions.journal import Follower
 from tui import errors
 from tui.console import say, warn
@@ -29,11 +32,11 @@ EXIT_CODES: Final = 256
 def last_lines(log: Path, wanted: int = LOG_LINES) -> list[str]:
     """The last safe, non-empty lines of a worker's log; none when there is no log."""
     try:
-        with log.open("rb") as file:
+        with os.fdopen(open_regular(log), "rb") as file:
             file.seek(0, 2)
             file.seek(max(0, file.tell() - LOG_BYTES))
             tail = file.read().decode("utf-8", errors="replace")
-    except OSError:
+    except (OSError, RefeedError):  # a stranger's folder may hold a link or a pipe of that name
         return []
     kept = deque((one_line(line.rstrip(), 200) for line in tail.split("\n") if line.strip()), maxlen=wanted)
     return list(kept)
