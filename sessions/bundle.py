@@ -42,9 +42,9 @@ _BAD_ZIP: Final = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError
 def is_bundle(path: Path) -> bool:
     """Whether a file starts as a bundle does; False when it cannot be read."""
     try:
-        with path.open("rb") as file:
+        with os.fdopen(open_regular(path.resolve()), "rb") as file:  # a link that a person names is fine, a pipe is not
             return file.read(len(_MAGIC)) == _MAGIC
-    except OSError:
+    except (OSError, RefeedError):
         return False
 
 

@@ -207,7 +207,7 @@ def test_a_model_without_weights_ends_as_failed_with_the_cause(store: Store, tmp
     state = state_of(session)
     assert state.ended is not None
     assert (state.ended.state, state.ended.exit_code) == ("failed", 1)
-    assert "was registered" in state.ended.reason
+    assert "model.safetensors" in state.ended.reason
 
 
 def test_a_changed_engine_is_refused_unless_allowed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

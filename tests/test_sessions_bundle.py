@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import shutil
 import zipfile
 from typing import TYPE_CHECKING
@@ -177,6 +178,10 @@ def test_a_file_that_is_no_zip_is_refused(laptop: Store, tmp_path: Path, data: b
     assert list(laptop.path.iterdir()) == []
     assert is_bundle(path) == data.startswith(b"PK")
     assert not is_bundle(tmp_path / "missing")
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(RefeedError, match="not a regular file"):
+        import_file(tmp_path / "pipe", laptop)
+    (tmp_path / "pipe").unlink()
 
 
 def test_a_cut_bundle_is_refused(store: Store, laptop: Store, tmp_path: Path) -> None:
