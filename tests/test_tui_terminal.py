@@ -226,11 +226,14 @@ def test_list_and_help_do_not_load_the_dashboard() -> None:
     assert json.loads(made.stdout) == []
 
 
-def test_the_bare_command_opens_the_sessions_on_a_terminal_and_helps_elsewhere(terminal: Terminal) -> None:
+def test_the_bare_command_opens_the_sessions_on_a_terminal_and_helps_elsewhere(
+    terminal: Terminal, tmp_path: Path
+) -> None:
     """Without a command a person gets the list; a pipe gets the help."""
     terminal.keys(refeed(), "Enter")
     terminal.until("no sessions yet")
     terminal.keys("q")
     terminal.until(lambda text: text.rstrip().endswith(("#", "$")))
-    terminal.keys(f"{refeed()} | grep -c Usage", "Enter")
-    terminal.until("\n1\n")
+    terminal.keys(f"{refeed()} | grep -c Usage > helped; echo ended-$((6*7))", "Enter")
+    terminal.until("ended-42")
+    assert (tmp_path / "helped").read_text() == "1\n"

@@ -15,6 +15,7 @@ from textual.scrollbar import ScrollBar, ScrollBarRender
 
 from sessions.errors import RefeedError
 from tui import clipboard
+from tui.alerts import notification
 from tui.plaintext import one_line
 from tui.screens.campaign import CampaignScreen
 from tui.screens.dialogs import Ask, Confirm, Text
@@ -168,6 +169,11 @@ class RefeedApp(App[int]):
             self.notify(one_line(str(error)), severity="error", markup=False)
         else:
             self.notify(f"copied {len(text):,} characters; also in {one_line(str(path))}", markup=False)
+
+    def wake(self, text: str) -> None:
+        """Ring and notify the terminal, if there is something to say."""
+        if text and self._driver is not None and not self.is_headless:
+            self._driver.write(notification(text))
 
     def ask(self, question: str, then: Callable[[str | None], None], value: str = "") -> None:
         """Ask for a line of text."""

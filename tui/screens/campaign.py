@@ -9,6 +9,7 @@ from textual.binding import Binding
 from textual.message import Message
 from textual.widgets import ContentSwitcher, Input
 
+from tui.alerts import alert, crossed
 from tui.feed import Batch, Feed
 from tui.screens.base import Pane, SizedScreen
 from tui.screens.figures import JointPane, ProbePane, SelectionPane
@@ -138,7 +139,10 @@ class CampaignScreen(SizedScreen):
     def on_batch(self, batch: Batch) -> None:
         """Fold what the reader posted."""
         batch.stop()
+        was_live, had_crossed = self.watched.opened and self.watched.was_live, crossed(self.watched.state)
         self.watched.take(batch.events)
+        if was_live:
+            self.refeed.wake(alert(batch.events, self.watched.state, had_crossed=had_crossed))
         self.watched.heard(live=batch.live, caught_up=batch.caught_up, broken=batch.broken)
         if self._feed is not None:
             self._feed.done_with_one()

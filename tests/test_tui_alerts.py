@@ -1,0 +1,76 @@
+"""What rings: an end, a failed cache check, a crossing; nothing else, and never what stood there before."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sessions.events import CacheFailure, Ended, Notice
+from sessions.spec import CampaignSpec
+from sessions.state import new_state
+from tests.tui_journals import Script
+from tests.tui_pilot import opened, settle
+from tui.alerts import alert, crossed, notification
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+    from sessions.campaign import CampaignState
+
+FAILURE = CacheFailure(
+    problem=3,
+    attempt=0,
+    stage="exact-1",
+    request="r",
+    rollout=0,
+    position=40,
+    expected=32,
+    found=16,
+    reason="evicted \x1b]9;evil\x07",
+    policy="record",
+)
+END = Ended(state="aborted", exit_code=4, reason="cache check failed")
+
+
+def state_with(*xs: float) -> CampaignState:
+    """A state whose e-processes saw these problems."""
+    state = new_state(CampaignSpec())
+    for problem, x in enumerate(xs):
+        state.live.monitor.update(problem, int(10 * x), 10)
+    return state
+
+
+def test_an_end_rings_before_a_failure_and_a_failure_before_a_crossing() -> None:
+    """One line a batch: the most serious one."""
+    state = state_with(*[1.0] * 10)
+    assert crossed(state)
+    assert "aborted: cache check failed" in alert([FAILURE, END], state, had_crossed=False)
+    assert "problem 3" in alert([FAILURE], state, had_crossed=False)
+    assert "crossed 1/alpha = 20" in alert([], state, had_crossed=False)
+
+
+def test_what_is_not_worth_a_bell_says_nothing() -> None:
+    """A notice, a crossing that is old, a campaign below the line."""
+    assert alert([Notice(kind="x", text="y")], state_with(0.1), had_crossed=False) == ""
+    assert alert([], state_with(*[1.0] * 10), had_crossed=True) == ""
+
+
+def test_nothing_of_a_reason_can_end_the_sequence() -> None:
+    """Control characters of a stranger's journal do not reach the terminal through the notification."""
+    text = alert([FAILURE], state_with(), had_crossed=False)
+    assert "\x1b" not in text
+    assert "\x07" not in text
+    assert notification(text).count("\x1b") == 1
+
+
+async def test_only_what_happens_while_watched_rings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attaching to a session that ended long ago is silent."""
+    monkeypatch.setenv("REFEED_TUI_HOME", str(tmp_path))
+    script = Script(tmp_path)
+    script.say(END)
+    heard: list[str] = []
+    async with opened(script.folder) as (app, pilot):
+        monkeypatch.setattr(app, "wake", heard.append)
+        await settle(app, pilot)
+    assert [text for text in heard if text] == []
