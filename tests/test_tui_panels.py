@@ -11,6 +11,7 @@ from tests.tui_pilot import living, opened, screen_text, settle
 from tui.screens.campaign import CampaignScreen
 from tui.screens.inspector import InspectorScreen
 from tui.screens.pivots import PivotsPane
+from tui.views.help import KEYS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -207,6 +208,7 @@ async def test_help_names_the_keys(tmp_path: Path) -> None:
         text = screen_text(app)
         assert "abort the campaign, after a question" in text
         assert "a running campaign goes on" in text
+        assert all(does in text for _, does in KEYS)
         await pilot.press("escape")
         await pilot.pause(0.1)
         assert isinstance(app.screen, CampaignScreen)

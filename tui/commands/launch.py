@@ -53,7 +53,10 @@ class Launch(Command):
 @click.option("--name", help="Name of the session; any command takes it instead of the id.")
 @click.option("--price-per-hour", type=click.FLOAT, help="Of this machine, for cost; outside the spec's digest.")
 @click.option(
-    "--on-event", metavar="COMMAND", help="Run this when the campaign ends, crosses, pauses or fails a cache check."
+    "--on-event",
+    metavar="COMMAND",
+    help="Run this, without a shell and with JSON on its input, when the campaign ends, crosses, pauses or fails a "
+    "cache check.",
 )
 @click.option("--dry-run", is_flag=True, help="Print the full spec, its digest and an estimate; start nothing.")
 @click.option("--detach", is_flag=True, help="Print the session's id and return; the campaign goes on.")

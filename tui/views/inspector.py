@@ -107,7 +107,8 @@ def _cache(pivot: Pivot, width: int) -> Iterator[Line]:
             low, high = result.cached
             hit = f"{low}" if low == high else f"{low} to {high}"
             twins = f", {result.twins} hit a sibling's decoded block" if result.twins > 0 else ""
-            yield ((f"{name:<9} hit {hit} tokens{twins}", INKS[name]),)
+            own = ", stored by its own pass" if name == "re-feed" and high > 0 and cache.state == "verified" else ""
+            yield ((f"{name:<9} hit {hit} tokens{twins}{own}", INKS[name]),)
 
 
 def _probes(pivot: Pivot, texts: ProblemTexts | None) -> Iterator[Line]:
