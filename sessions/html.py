@@ -9,7 +9,7 @@ from html import escape
 from typing import TYPE_CHECKING, Final
 
 from sessions.printable import printable
-from sessions.remarks import remarks
+from sessions.remarks import remarks, unfinished
 from sessions.svg import eprocess_chart
 from sessions.version import VERSION
 from stats.notes import all_notes
@@ -56,6 +56,7 @@ def page(state: CampaignState, label: str, digest: str, standing: Sequence[str])
     notes = (*standing, *remarks(state))
     tally = state.cache_tally()
     made = report(state.table(), alpha=spec.alpha, decision=spec.decision, seed=spec.seed, cache=tally, notes=notes)
+    so_far = " so far" if unfinished(state) else ""
     title = f"Replay audit {_text(label)}"
     yield '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
     yield "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
@@ -67,15 +68,15 @@ def page(state: CampaignState, label: str, digest: str, standing: Sequence[str])
     ks = ", ".join(str(k) for k in made.k) or "none"
     yield f"{made.pivots:,} pivots, K = {ks}; "
     yield f"{made.informative_problems} of {made.problems} problems informative.</p>\n"
-    yield f"<p><strong>{_headline(made)}</strong></p>\n"
-    yield from _sections(made, tally)
+    yield f"<p><strong>{_headline(made, so_far)}</strong></p>\n"
+    yield from _sections(made, tally, so_far)
     yield "<h2>Notes</h2>\n<ul>\n"
     yield from (f"<li>{_text(note)}</li>\n" for note in all_notes(made))
     yield f"</ul>\n<footer>refeed-tui {VERSION}; spec digest {_text(digest)}; intervals at 95%, pp = percentage points"
     yield "</footer>\n</body>\n</html>\n"
 
 
-def _sections(made: Report, tally: CacheTally) -> Iterator[str]:
+def _sections(made: Report, tally: CacheTally, so_far: str) -> Iterator[str]:
     yield from _table(
         "Table 1", ("eligible", "pass", "n", "changed", "rate", "95%", "to or from 0", "reversed"), _one(made)
     )
@@ -91,7 +92,7 @@ def _sections(made: Report, tally: CacheTally) -> Iterator[str]:
     head = ("pass", "pivots", "bit-exact", "diverged", "p90 (nats)", "median if not 0 (nats)")
     yield from _table("Greedy probes against exact-1", head, probes)
     yield from _facts("Cache checks", _cache(tally))
-    verdict = made.decision.verdict or "none"
+    verdict = _verdict(made, so_far)
     yield from _facts("Decision", [("verdict", verdict), ("registered rule", made.decision.rule)])
 
 
@@ -137,7 +138,11 @@ def _interval(bounds: Interval | None, scale: float = 100.0, digits: int = 1) ->
     return _DASH if bounds is None else f"[{_number(scale * bounds[0], digits)}, {_number(scale * bounds[1], digits)}]"
 
 
-def _headline(made: Report) -> str:
+def _verdict(made: Report, so_far: str) -> str:
+    return "none" if made.decision.verdict is None else f"{made.decision.verdict}{so_far}"
+
+
+def _headline(made: Report, so_far: str) -> str:
     counts = made.common.counts
     if counts.n == 0:
         return "No pivot is eligible: no credit estimate differs from 0 in any pass."
@@ -145,7 +150,7 @@ def _headline(made: Report) -> str:
         f"Re-feeding changed the sign of {counts.refeed.disagree:,} of {counts.n:,} credit estimates "
         f"({_percent(counts.refeed.rate)}), an exact replica of {counts.floor.disagree:,} "
         f"({_percent(counts.floor.rate)}); excess {_points(made.pooled_excess.value)} "
-        f"{_interval(made.pooled_excess.ci95)}: {made.decision.verdict or 'no verdict'}."
+        f"{_interval(made.pooled_excess.ci95)}: {_verdict(made, so_far)}."
     )
 
 

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 HARDLY: Final = 0.05  # share of right trunks, or of wrong ones, that is said
 
+# Ends that a campaign was registered to reach; any other is continued by `resume`.
+PLANNED: Final = frozenset({"finished", "stopped"})
+
 # Notices of these kinds limit what the numbers say; others (loading) are about the run.
 TELLING: Final = frozenset({"warning", "deviation", "import"})
 
@@ -45,6 +48,11 @@ def standing(state: CampaignState, doing: str) -> list[str]:
         why = f" ({state.ended.reason})" if state.ended is not None else ""
         return [f"the campaign is {doing}{why}: {measured} of {registered} problems measured"]
     return [f"{measured} of {registered} problems measured"] if measured < registered else []
+
+
+def unfinished(state: CampaignState) -> bool:
+    """Whether a campaign has yet to reach its planned end: its verdict is one so far, whatever it does now."""
+    return not state.imported and (state.ended is None or state.ended.state not in PLANNED)
 
 
 def _gap(state: CampaignState, gap: Gap) -> str:

@@ -237,6 +237,29 @@ def test_against_subtracts_a_session(capsys: pytest.CaptureFixture[str]) -> None
     assert "differs by +50.0pp" in report(capsys, "stock", "--against", "invariant")
     both = report_json(capsys, "stock", "invariant", "--against", "invariant")
     assert all("difference" in entry for entry in both["reports"])
+    assert "difference " in report(capsys, "stock", "invariant", "--against", "invariant")
+    assert "difference " not in report(capsys, "stock", "invariant")
+
+
+def test_against_names_the_settings_that_differ(capsys: pytest.CaptureFixture[str]) -> None:
+    """A difference between sessions of unlike settings says which, beside the windows of problems."""
+    write(campaign(MIXED), name="one")
+    write(campaign(MIXED), msgspec.structs.replace(SPEC, start=5, temperature=0.5), name="other")
+    assert report_json(capsys, "one", "--against", "other")["difference"]["differs_in"] == ["temperature"]
+    assert "differ in temperature" in report(capsys, "one", "--against", "other")
+
+
+def test_a_verdict_before_the_planned_end_is_one_so_far(capsys: pytest.CaptureFixture[str]) -> None:
+    """An aborted or interrupted campaign has a verdict so far; one that reached its planned end has a verdict."""
+    whole = campaign(MIXED)
+    assert isinstance(whole[-1], Ended)
+    write(whole, name="whole")
+    write(whole[:-1], name="cut")
+    write([*whole[:-1], Ended(state="aborted", exit_code=1, reason="aborted by the user")], name="aborted")
+    for name, so_far in (("whole", False), ("cut", True), ("aborted", True)):
+        shown = " ".join(report(capsys, name).split())
+        assert shown.count("load-bearing so far") == (2 if so_far else 0)
+        assert ": load-bearing" in shown
 
 
 def test_equal_indices_of_different_tasks_are_different_problems(capsys: pytest.CaptureFixture[str]) -> None:

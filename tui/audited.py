@@ -11,6 +11,7 @@ from sessions.fingerprint import applies, fingerprint
 from sessions.journal import read
 from sessions.pool import pool_sessions, same_content
 from sessions.remarks import remarks, standing
+from sessions.spec import COHORT_FIELDS, changed_fields
 from sessions.state import fold, new_state
 from stats.cache import CacheTally
 from stats.difference import Difference, difference
@@ -84,6 +85,7 @@ class Audit:
         report: its numbers.
         against: id of the session compared with; empty without one.
         difference: to that session; None without one.
+        differs: settings in which the two differ, beside which problems they take.
     """
 
     sessions: tuple[Session, ...]
@@ -91,12 +93,13 @@ class Audit:
     report: Report
     against: str = ""
     difference: Difference | None = None
+    differs: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """The report as `report --json` promises it."""
         made = as_dict(self.report, [session.folder.id for session in self.sessions])
         if self.difference is not None:
-            made["difference"] = _difference_json(self.difference, self.against)
+            made["difference"] = _difference_json(self.difference, self.against) | {"differs_in": list(self.differs)}
         return made
 
 
@@ -150,7 +153,8 @@ def audit(sessions: Sequence[Session], against: Session | None = None) -> Audit:
     if against is None:
         return Audit(tuple(sessions), merged.table, made)
     found = difference(merged.table, _comparable(against, first.spec, merged.table))
-    return Audit(tuple(sessions), merged.table, made, against.folder.id, found)
+    differs = changed_fields(first.spec, against.spec, COHORT_FIELDS | same_content(first.spec, against.spec))
+    return Audit(tuple(sessions), merged.table, made, against.folder.id, found, tuple(differs))
 
 
 def _comparable(against: Session, spec: CampaignSpec, table: PivotTable) -> PivotTable:
@@ -193,7 +197,10 @@ def _pool_notes(sessions: Sequence[Session], dropped: Sequence[int]) -> list[str
     for at, session in enumerate(sessions):
         repeated = dropped.count(at)
         if repeated > 0:
-            notes.append(f"pooling dropped {count(repeated, 'pivot')} of {session.label} that an earlier session holds")
+            notes.append(
+                f"pooling dropped {count(repeated, 'pivot')} of {session.label} that an earlier session "
+                "holds; their cache checks are counted"
+            )
     fingerprints = {session.state.engine.fingerprint for session in sessions if session.state.engine is not None}
     if len(fingerprints) > 1:
         notes.append("the pooled sessions ran on engines whose numerics differ")

@@ -8,6 +8,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from sessions.remarks import unfinished
 from stats.notes import all_notes
 from tui.numbers import NONE, count, e_value, interval, nats, number, ordinal, p_value, percent, points
 from tui.plaintext import one_line
@@ -42,18 +43,18 @@ def render(audit: Audit) -> Iterator[RenderableType]:
     yield Text(one_line(_settings(audit.sessions[0])))
     yield Text(_size(report))
     yield Text()
-    yield Text(_headline(report), style="bold")
+    yield Text(_headline(audit), style="bold")
     yield from _section("Table 1", _table_one(report))
     yield from _section("Excess of re-feed over the floor", _excess(report))
     if audit.difference is not None:
-        yield from _section(f"Against {audit.against}", _against(audit.difference))
+        yield from _section(f"Against {audit.against}", _against(audit, audit.difference))
     yield from _section(_watched_title(report), _watched(report), Text(_plain_t(report)))
     yield from _section("Pairs of pivots", _pairs(report))
     yield from _section("Critical tokens: who selects the same ones", _selection(report))
     yield from _section("Margin", *_margin(report))
     yield from _section("Greedy probes against exact-1", _probes(report))
     yield from _section("Cache checks", *_cache(report.cache))
-    yield from _section("Decision", Text(_decision(report)))
+    yield from _section("Decision", Text(_decision(audit)))
     yield from _notes(report)
 
 
@@ -62,7 +63,8 @@ def side_by_side(audits: Sequence[Audit]) -> Iterator[RenderableType]:
     table = _table("", *(audit.sessions[0].folder.name or audit.sessions[0].folder.id for audit in audits), left=0)
     table.columns[0].justify = "left"
     for name, cell in MEASURES:
-        table.add_row(name, *(cell(audit) for audit in audits))
+        if cell is not _against_cell or any(audit.difference is not None for audit in audits):
+            table.add_row(name, *(cell(audit) for audit in audits))
     yield table
     for audit in audits:
         notes = gathered(all_notes(audit.report))
@@ -103,18 +105,25 @@ def _size(report: Report) -> str:
     )
 
 
-def _headline(report: Report) -> str:
+def _verdict(audit: Audit) -> str | None:
+    verdict = audit.report.decision.verdict
+    so_far = any(unfinished(session.state) for session in audit.sessions)
+    return f"{verdict} so far" if verdict is not None and so_far else verdict
+
+
+def _headline(audit: Audit) -> str:
+    report, verdict = audit.report, _verdict(audit)
     common = report.common
     if common.counts.n == 0:
         return "No pivot is eligible: no credit estimate differs from 0 in any pass, so nothing could change sign."
     pooled = report.pooled_excess
     spread = f" {interval(pooled.ci95, signed=True)}" if pooled.ci95 is not None else ""
-    verdict = f": {report.decision.verdict}" if report.decision.verdict is not None else ""
     refeed, floor, n = common.counts.refeed, common.counts.floor, common.counts.n
+    ending = f": {verdict}" if verdict is not None else ""
     unseen = " Nothing seen is not zero: see the notes." if refeed.disagree == 0 else ""
     return (
         f"Re-feeding changed the sign of {refeed.disagree:,} of {n:,} credit estimates ({percent(refeed.rate)}), an "
-        f"exact replica of {floor.disagree:,} ({percent(floor.rate)}); excess {points(pooled.value)}{spread}{verdict}."
+        f"exact replica of {floor.disagree:,} ({percent(floor.rate)}); excess {points(pooled.value)}{spread}{ending}."
         f"{unseen}"
     )
 
@@ -216,13 +225,14 @@ def _plain_t(report: Report) -> str:
     return f"plain {value}: fixed-n only, valid once, at the planned end{peeked}"
 
 
-def _against(found: Difference) -> Table:
+def _against(audit: Audit, found: Difference) -> Table:
     shared = f"{count(found.shared_problems, 'problem')} in both" if found.shared_problems > 0 else "no problem in both"
     return _facts(
         ("excess", _contrast(found.excess)),
         ("re-feed rate", _contrast(found.refeed)),
         ("floor rate", _contrast(found.floor)),
         ("problems", shared),
+        ("settings", f"differ in {', '.join(audit.differs)}" if audit.differs else "the same"),
     )
 
 
@@ -300,8 +310,8 @@ def _cache(tally: CacheTally | None) -> Iterator[Text]:
         yield Text(f"and {len(tally.failures) - SHOWN_FAILURES:,} more failures (`--json` has all)")
 
 
-def _decision(report: Report) -> str:
-    return f"{report.decision.verdict or 'none'} (registered: {report.decision.rule})"
+def _decision(audit: Audit) -> str:
+    return f"{_verdict(audit) or 'none'} (registered: {audit.report.decision.rule})"
 
 
 def _notes(report: Report) -> Iterator[RenderableType]:
@@ -357,5 +367,5 @@ MEASURES: Final[tuple[tuple[str, Callable[[Audit], str]], ...]] = (
     ("bit-exact", lambda audit: percent(audit.report.probe.refeed.bit_exact)),
     ("cache checks", _checked),
     ("difference", _against_cell),
-    ("verdict", lambda audit: audit.report.decision.verdict or NONE),
+    ("verdict", lambda audit: _verdict(audit) or NONE),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
+from sessions.remarks import unfinished
 from stats.decision import decide
 from stats.rates import nothing_seen
 from tui.numbers import interval, percent, points
@@ -125,7 +126,7 @@ def _excess(watched: Watched, condition: Condition, width: int, glyphs: Glyphs) 
         negligible=spec.decision[0],
         load_bearing=spec.decision[1],
     )
-    so_far = "" if watched.state.ended is not None or watched.state.imported else " so far"
+    so_far = " so far" if unfinished(watched.state) else ""
     rule = f"rule: <{spec.decision[0]:.3g} negligible, >{spec.decision[1]:.3g} load-bearing"
     verdict: Sequence[Span] = ()
     if condition == "common" and ruled.verdict is not None:
