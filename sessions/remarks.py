@@ -15,9 +15,6 @@ if TYPE_CHECKING:
 
 HARDLY: Final = 0.05  # share of right trunks, or of wrong ones, that is said
 
-# Ends that a campaign was registered to reach; any other is continued by `resume`.
-PLANNED: Final = frozenset({"finished", "stopped"})
-
 # Notices of these kinds limit what the numbers say; others (loading) are about the run.
 TELLING: Final = frozenset({"warning", "deviation", "import"})
 
@@ -51,8 +48,14 @@ def standing(state: CampaignState, doing: str) -> list[str]:
 
 
 def unfinished(state: CampaignState) -> bool:
-    """Whether a campaign has yet to reach its planned end: its verdict is one so far, whatever it does now."""
-    return not state.imported and (state.ended is None or state.ended.state not in PLANNED)
+    """Whether a campaign has yet to reach its planned end: its verdict is one so far, whatever it does now.
+
+    Without a stop rule "stopped" means that hours or cost ran out before all problems were measured.
+    """
+    if state.imported:
+        return False
+    planned = {"finished"} if state.spec.stop == "none" else {"finished", "stopped"}
+    return state.ended is None or state.ended.state not in planned
 
 
 def _gap(state: CampaignState, gap: Gap) -> str:

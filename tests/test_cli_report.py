@@ -256,7 +256,11 @@ def test_a_verdict_before_the_planned_end_is_one_so_far(capsys: pytest.CaptureFi
     write(whole, name="whole")
     write(whole[:-1], name="cut")
     write([*whole[:-1], Ended(state="aborted", exit_code=1, reason="aborted by the user")], name="aborted")
-    for name, so_far in (("whole", False), ("cut", True), ("aborted", True)):
+    stopped = [*whole[:-1], Ended(state="stopped", exit_code=0, reason="stopped")]
+    write(stopped, name="hours")
+    write(stopped, msgspec.structs.replace(SPEC, stop="symmetry"), name="rule")
+    expected = {"whole": False, "cut": True, "aborted": True, "hours": True, "rule": False}
+    for name, so_far in expected.items():
         shown = " ".join(report(capsys, name).split())
         assert shown.count("load-bearing so far") == (2 if so_far else 0)
         assert ": load-bearing" in shown
