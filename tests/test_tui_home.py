@@ -6,13 +6,16 @@ import shlex
 from typing import TYPE_CHECKING
 
 import pytest
+from textual.binding import Binding
 from textual.widgets import Input
 
 from sessions.errors import RefeedError
 from tests.tui_journals import Script, imported
 from tests.tui_pilot import living, opened, screen_text
 from tui.draft import NAMES, Draft
+from tui.screens.home import HomeScreen
 from tui.screens.new import NewScreen
+from tui.views.help import HOME_KEYS
 from tui.widgets.table import LineTable
 
 if TYPE_CHECKING:
@@ -203,3 +206,17 @@ def test_a_refused_value_changes_nothing(name: str, text: str) -> None:
     with pytest.raises(RefeedError):
         draft.set(name, text)
     assert draft.command() == before
+
+
+async def test_help_at_home_names_the_keys_of_home(home: Path) -> None:
+    """`?` shows what can be done with the list, not the keys of a campaign."""
+    finished(home, "night")
+    async with opened(None, mode="home") as (app, pilot):
+        await until(app, pilot, "night")
+        await pilot.press("question_mark")
+        await pilot.pause(0.2)
+        text = screen_text(app)
+        assert all(does in text for _, does in HOME_KEYS)
+        assert "inspect the pivot" not in text
+        bound = {key.key for key in HomeScreen.BINDINGS if isinstance(key, Binding)} - {"question_mark"}
+        assert bound <= {part for keys, _ in HOME_KEYS for part in keys.split()}

@@ -11,7 +11,7 @@ from textual.binding import Binding
 from textual.message import Message
 
 from sessions.errors import RefeedError
-from sessions.export import export
+from sessions.export import FORMATS, export
 from sessions.store import Store
 from tui.audited import Session, audit
 from tui.commands.list import describe
@@ -22,6 +22,7 @@ from tui.screens.base import SizedScreen
 from tui.screens.compare import CompareScreen
 from tui.screens.dialogs import Text
 from tui.screens.new import NewScreen
+from tui.views import help as help_view
 from tui.views import home
 from tui.widgets.bar import KeyBar
 from tui.widgets.lines import Lines
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from tui.views.home import Entry
 
 LOOK_EVERY = 2.0
-FORMATS = "csv,md,latex"
+ASKED = "csv,md,latex"
 KEYS = (
     ("enter", "open"),
     ("r", "replay"),
@@ -84,6 +85,7 @@ class HomeScreen(SizedScreen):
         Binding("space", "mark", "mark"),
         Binding("c", "compare", "compare"),
         Binding("y", "copy", "copy the id"),
+        Binding("question_mark", "keys", "help"),
     ]
 
     def __init__(self) -> None:
@@ -204,8 +206,8 @@ class HomeScreen(SizedScreen):
             if answer:
                 self._export(entry, tuple(part.strip() for part in answer.split(",") if part.strip()), out)
 
-        question = f"Export {entry.row.id} to {out}: which formats? (csv, jsonl, thaw, md, latex)"
-        self.refeed.ask(one_line(question), chosen, FORMATS)
+        question = f"Export {entry.row.id} to {out}: which formats? ({', '.join(FORMATS)})"
+        self.refeed.ask(one_line(question), chosen, ASKED)
 
     @work(thread=True, group="export")
     def _export(self, entry: Entry, formats: tuple[str, ...], out: Path) -> None:
@@ -237,6 +239,10 @@ class HomeScreen(SizedScreen):
             self.notify("no session has evidence to compare", markup=False)
             return
         self.app.push_screen(CompareScreen(chosen))
+
+    def action_keys(self) -> None:
+        """Show the keys of this screen."""
+        self.app.push_screen(Text(help_view.home_keys()))
 
     def action_copy(self) -> None:
         """Copy the session's id."""

@@ -29,6 +29,18 @@ KEYS: Final = (
     ("ctrl+p", "palette: panels, themes, everything"),
     ("q", "leave; a running campaign goes on"),
 )
+HOME_KEYS: Final = (
+    ("enter", "open the session"),
+    ("r", "replay it on its recorded clock"),
+    ("R", "its report"),
+    ("e", "export it"),
+    ("n", "set up a new campaign"),
+    ("space  c", "mark sessions; compare the marked ones"),
+    ("y", "copy the session's id"),
+    ("arrows, h j k l", "move; page up and down, g and G for the ends"),
+    ("ctrl+p", "palette: themes, everything"),
+    ("q", "quit; running campaigns go on"),
+)
 REPLAY_KEYS: Final = (
     (". ,", "one event on or back"),
     ("n p", "end of the next or the previous problem"),
@@ -39,14 +51,19 @@ REPLAY_KEYS: Final = (
 )
 
 
+def _row(key: str, does: str) -> Line:
+    return ((f"{key:<18}", "key"), (does, "plain"))
+
+
+def home_keys() -> tuple[Line, ...]:
+    """The keys of the list of sessions."""
+    return ((("Keys", "title"),), (), *(_row(*pair) for pair in HOME_KEYS))
+
+
 def keys(*, replay: bool) -> tuple[Line, ...]:
-    """All keys."""
-
-    def row(key: str, does: str) -> Line:
-        return ((f"{key:<18}", "key"), (does, "plain"))
-
-    lines: list[Line] = [(("Keys", "title"),), (), *(row(*pair) for pair in KEYS)]
-    lines += [(), (("Replay", "title" if replay else "muted"),), (), *(row(*pair) for pair in REPLAY_KEYS)]
+    """The keys of a campaign."""
+    lines: list[Line] = [(("Keys", "title"),), (), *(_row(*pair) for pair in KEYS)]
+    lines += [(), (("Replay", "title" if replay else "muted"),), (), *(_row(*pair) for pair in REPLAY_KEYS)]
     return tuple(lines)
 
 
