@@ -53,7 +53,7 @@ def _require_engine(engine: str) -> None:
         raise RefeedError(
             "engine",
             f"the {engine} engine needs {', '.join(missing)}, which this environment lacks",
-            f"install it with: pip install 'refeed-tui[{engine}]'",
+            f"install it, from the checkout, with: pip install '.[{engine}]'",
         )
 
 

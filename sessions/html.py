@@ -12,6 +12,7 @@ from sessions.printable import printable
 from sessions.remarks import remarks, unfinished
 from sessions.svg import eprocess_chart
 from sessions.version import VERSION
+from stats.decision import unsettled
 from stats.notes import all_notes
 from stats.report import report
 
@@ -139,7 +140,10 @@ def _interval(bounds: Interval | None, scale: float = 100.0, digits: int = 1) ->
 
 
 def _verdict(made: Report, so_far: str) -> str:
-    return "none" if made.decision.verdict is None else f"{made.decision.verdict}{so_far}"
+    if made.decision.verdict is None:
+        return "none"
+    doubt = unsettled(made.decision.verdict, made.pooled_excess.ci95)
+    return f"{made.decision.verdict}{so_far}{', ' + doubt if doubt else ''}"
 
 
 def _headline(made: Report, so_far: str) -> str:

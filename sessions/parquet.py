@@ -21,7 +21,7 @@ def _pyarrow() -> tuple[ModuleType, ModuleType]:
         import pyarrow as pa  # noqa: PLC0415 - an extra, and slow to load
         from pyarrow import parquet  # noqa: PLC0415 - the same
     except ImportError:
-        raise RefeedError("usage", "parquet needs pyarrow", "`pip install 'refeed-tui[parquet]'`") from None
+        raise RefeedError("usage", "parquet needs pyarrow", "`pip install '.[parquet]'` from the checkout") from None
     return pa, parquet
 
 

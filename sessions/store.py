@@ -221,6 +221,19 @@ class Store:
             raise failure("make a session in", self.path, error) from error
         return folder
 
+    def check_free(self, name: str) -> None:
+        """Refuse a name that finds another session: two of one name could not be told apart by it.
+
+        Raises:
+            RefeedError: kind "usage", for a name that is taken or that no session may have.
+        """
+        check_name(name)
+        for folder in self.folders():
+            if name in {_name(folder), folder.path.name}:
+                raise RefeedError(
+                    "usage", f"the name {printable(name)!r} is taken by session {folder.id}", "choose another"
+                )
+
     def _fresh(self) -> Path:
         """A new folder, named so that names sort by time and can be typed."""
         for _ in range(_TRIES):

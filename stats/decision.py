@@ -43,3 +43,21 @@ def decide(excess: int, n: int, *, negligible: float = 0.02, load_bearing: float
     if value < Fraction(repr(float(negligible))):
         return Decision(rule, "negligible")
     return Decision(rule, "inconclusive")
+
+
+def unsettled(verdict: Verdict | None, ci95: tuple[float, float] | None) -> str:
+    """What must stand beside a verdict that the point estimate alone gives; empty where the interval agrees.
+
+    The registered rule looks at the point estimate (protocol, "Decision"); a reader looks at the interval too.
+
+    Args:
+        verdict: by the rule.
+        ci95: of the pooled excess; None where there is none.
+    """
+    if verdict is None:
+        return ""
+    if ci95 is None:
+        return "by the point estimate alone: it has no interval"
+    if verdict == "load-bearing" and ci95[0] <= 0:
+        return "by the point estimate; its interval includes 0"
+    return ""

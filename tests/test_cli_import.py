@@ -85,6 +85,16 @@ def test_a_published_file_names_its_session_once(capsys: pytest.CaptureFixture[s
     assert (first, second) == ("smoke", None)
 
 
+def test_a_name_that_is_taken_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """Two sessions of one name could not be told apart by it."""
+    imported(capsys, "smoke")
+    path = str(published_folder() / "smoke.json")
+    assert cli.run(["import", path, "--name", "smoke"]) == errors.USAGE
+    assert "is taken by session" in capsys.readouterr().err
+    assert cli.run(["import", path, "--name", "again"]) == errors.DONE
+    assert " as again " in capsys.readouterr().out
+
+
 def test_one_name_for_several_files_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
     """--name cannot name two sessions."""
     assert cli.run(["import", "a.json", "b.json", "--name", "x"]) == errors.USAGE

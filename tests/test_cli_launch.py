@@ -119,7 +119,7 @@ def test_a_dry_run_needs_neither_the_engine_nor_the_tasks_data(
     monkeypatch.setattr("engine.registration._installed", lambda module: module != "vllm")
     made = run_json(capsys, "launch", "paper-main", "--dry-run", "--price-per-hour", "2")
     assert (made["spec"]["engine"], made["spec"]["task"], made["spec"]["wave"]) == ("vllm", "gsm8k", 1)
-    assert any("pip install 'refeed-tui[vllm]'" in lack for lack in made["missing"])
+    assert any("pip install '.[vllm]'" in lack for lack in made["missing"])
     assert made["estimate"]["cost"] > 0
     assert cli.run(["launch", "paper-main", "--dry-run"]) == errors.DONE
     assert f"{made['digest']} (provisional)" in capsys.readouterr().out

@@ -116,5 +116,5 @@ def test_presets_of_this_machine_resolve(name: str) -> None:
 
 def test_an_engine_that_is_not_installed_says_how_to_get_it() -> None:
     """Asking for vllm where it is absent names the extra to install."""
-    with pytest.raises(RefeedError, match=r"refeed-tui\[vllm\]"):
+    with pytest.raises(RefeedError, match=r"pip install '\.\[vllm\]'"):
         resolve(from_fields(fields("paper-main")))

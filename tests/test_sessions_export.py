@@ -169,7 +169,7 @@ def test_parquet_without_pyarrow_says_what_to_install(
 ) -> None:
     """It is an extra; nothing is written then."""
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(RefeedError, match=r"needs pyarrow; `pip install 'refeed-tui\[parquet\]'`") as caught:
+    with pytest.raises(RefeedError, match=r"needs pyarrow; `pip install '\.\[parquet\]'`") as caught:
         export(campaign(store), ["csv", "parquet"], tmp_path / "out")
     assert caught.value.kind == "usage"
     assert not (tmp_path / "out").exists()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from stats.clustered import pooled
-from stats.decision import decide
+from stats.decision import Verdict, decide, unsettled
 from stats.difference import difference
 from stats.disagreement import problem_counts
 from stats.margin import margin
@@ -143,3 +143,23 @@ def test_counted_problems_have_the_counts_they_promise() -> None:
     """The helper of these tests does what the tests rely on."""
     found = mcnemar(table([counted(3, 2, 9)]))
     assert (found.b, found.c) == (3, 2)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "ci95", "words"),
+    [
+        ("load-bearing", (-0.03, 0.22), "its interval includes 0"),
+        ("load-bearing", (0.0, 0.22), "its interval includes 0"),
+        ("load-bearing", (0.11, 0.26), ""),
+        ("negligible", (-0.01, 0.02), ""),
+        ("negligible", None, "no interval"),
+        (None, None, ""),
+    ],
+)
+def test_a_verdict_says_where_the_interval_does_not_bear_it_out(
+    verdict: Verdict | None, ci95: tuple[float, float] | None, words: str
+) -> None:
+    """The registered rule looks at the point estimate alone; whoever reads the verdict must be told."""
+    said = unsettled(verdict, ci95)
+    assert words in said
+    assert (said == "") == (words == "")

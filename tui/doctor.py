@@ -145,7 +145,7 @@ def embedded_engine() -> Check:
         name for name in ("torch", "tokenizers", "safetensors", "jinja2") if importlib.util.find_spec(name) is None
     ]
     if missing:
-        hint = "reading sessions works without; to launch: pip install 'refeed-tui[embedded]'"
+        hint = "reading sessions works without; to launch: pip install '.[embedded]'"
         return Check("embedded engine", "note", f"not installed: {', '.join(missing)}", hint)
     asked = "import torch; print(torch.__version__, torch.get_num_threads())"
     answer = _run(sys.executable, "-P", "-c", asked, seconds=IMPORT_SECONDS)
@@ -174,7 +174,7 @@ def vllm_engine() -> Check:
     """vLLM, and whether it is the version that was tested."""
     version = _version("vllm")
     if version is None:
-        return Check("vllm engine", "note", "not installed", "for GPUs: pip install 'refeed-tui[vllm]'")
+        return Check("vllm engine", "note", "not installed", "for GPUs: pip install '.[vllm]'")
     if version.split("+")[0] != TESTED_VLLM:
         return Check("vllm engine", "note", f"vllm {version}", f"{TESTED_VLLM} is tested; start-up checks decide")
     return Check("vllm engine", "ok", f"vllm {version}")

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sessions.remarks import unfinished
+from stats.decision import unsettled
 from stats.notes import all_notes
 from tui.numbers import NONE, count, e_value, interval, nats, number, ordinal, p_value, percent, points
 from tui.plaintext import one_line
@@ -119,7 +120,8 @@ def _headline(audit: Audit) -> str:
     pooled = report.pooled_excess
     spread = f" {interval(pooled.ci95, signed=True)}" if pooled.ci95 is not None else ""
     refeed, floor, n = common.counts.refeed, common.counts.floor, common.counts.n
-    ending = f": {verdict}" if verdict is not None else ""
+    doubt = unsettled(report.decision.verdict, pooled.ci95)
+    ending = f": {verdict}{', ' + doubt if doubt else ''}" if verdict is not None else ""
     unseen = " Nothing seen is not zero: see the notes." if refeed.disagree == 0 else ""
     return (
         f"Re-feeding changed the sign of {refeed.disagree:,} of {n:,} credit estimates ({percent(refeed.rate)}), an "
@@ -311,7 +313,9 @@ def _cache(tally: CacheTally | None) -> Iterator[Text]:
 
 
 def _decision(audit: Audit) -> str:
-    return f"{_verdict(audit) or 'none'} (registered: {audit.report.decision.rule})"
+    doubt = unsettled(audit.report.decision.verdict, audit.report.pooled_excess.ci95)
+    found = f"{_verdict(audit) or 'none'}{', ' + doubt if doubt else ''}"
+    return f"{found} (registered: {audit.report.decision.rule})"
 
 
 def _notes(report: Report) -> Iterator[RenderableType]:

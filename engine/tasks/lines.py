@@ -127,7 +127,7 @@ def open_gsm8k(path: Path | None) -> RowsTask:
         datasets = importlib.import_module("datasets")
     except ImportError as error:
         message = "task gsm8k needs the `datasets` library, which is not installed"
-        raise RefeedError("task", message, "install refeed-tui[gsm8k], or give a file: gsm8k:PATH") from error
+        raise RefeedError("task", message, "pip install '.[gsm8k]', or give a file: gsm8k:PATH") from error
     try:
         rows = datasets.load_dataset(HUB_NAME, "main", split="test")
     except (OSError, ValueError) as error:

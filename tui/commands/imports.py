@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sessions.errors import RefeedError
-from sessions.store import Store, check_name
+from sessions.store import Store
 from tui.commands.base import Command, json_option
 from tui.console import say, say_json
 from tui.plaintext import one_line
@@ -45,24 +45,28 @@ def import_command(file: tuple[Path, ...], name: str | None, settings: tuple[str
         raise click.UsageError(f"--name names one session, but {len(file)} files were given")
     overrides = parse_settings(settings)
     store = Store()
+    if name is not None:
+        store.check_free(name)
     made = []
     for path in file:
         folder = import_file(path, store, name or _stem(path, store), overrides)
         made.append((folder, path))
         if not as_json:
-            say(f"{folder.id}  {folder.summary().evidence.pivots:,} pivots from {one_line(str(path))}")
+            called = f" as {folder.name}" if folder.name is not None else ""
+            say(f"{folder.id}{called}  {folder.summary().evidence.pivots:,} pivots from {one_line(str(path))}")
     if as_json:
         say_json({"sessions": [_entry(folder, path) for folder, path in made]})
 
 
 def _stem(path: Path, store: Store) -> str | None:
     """The name that a published file's session gets by itself: its stem, unless that is taken or cannot be a name."""
-    if path.suffix != ".json" or any(folder.name == path.stem for folder in store.folders()):
+    if path.suffix != ".json":
         return None
     try:
-        return check_name(path.stem)
+        store.check_free(path.stem)
     except RefeedError:
         return None
+    return path.stem
 
 
 def _entry(folder: SessionFolder, path: Path) -> dict[str, object]:

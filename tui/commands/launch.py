@@ -131,7 +131,10 @@ def _registered(asked: Asked, resolved: CampaignSpec) -> Registration:
 def _create(registration: Registration) -> SessionFolder:
     from sessions.store import Store  # noqa: PLC0415 - a dry run stores nothing
 
-    return Store().create(registration)
+    store = Store()
+    if registration.name is not None:
+        store.check_free(registration.name)
+    return store.create(registration)
 
 
 def _start(folder: SessionFolder, *, quiet: bool) -> None:

@@ -370,7 +370,7 @@ def load(
     except ModuleNotFoundError as error:
         if error.name != "vllm":
             raise explain(error, str(spec.model), "loading") from error
-        hint = "install it with: pip install 'refeed-tui[vllm]' (README: Install, by driver)"
+        hint = "install it, from the checkout, with: pip install '.[vllm]' (README: On a GPU)"
         raise RefeedError("engine", "vLLM is not installed in this environment", hint) from None
     except Exception as error:
         raise explain(error, str(spec.model), "loading") from error
