@@ -8,7 +8,7 @@ for the observed effect and spread, and for as many problems without eligible pi
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
@@ -190,3 +190,12 @@ def _first_lasting(reached: NDArray[np.bool_]) -> int | None:
         return None
     short = np.flatnonzero(~reached)
     return int(short[-1]) + 2 if len(short) > 0 else 1
+
+
+def without_peek(made: Plan) -> Plan:
+    """Take back what the fixed-n t "took": before the planned end of a campaign it has decided nothing.
+
+    Source: statistics.md, "Live inference"; a plain t is valid once, at the planned end.
+    """
+    rows = tuple(replace(row, took=None) if row.procedure == "fixed_t" else row for row in made.rows)
+    return replace(made, rows=rows)

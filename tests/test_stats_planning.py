@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stats.planning import Needed, Plan, ProcedurePlan, plan
+from stats.planning import Needed, Plan, ProcedurePlan, plan, without_peek
 from tests.published import load, pooled_main
 from tests.tables import counted, first, table
 
@@ -80,3 +80,10 @@ def test_one_informative_problem_has_no_spread_to_plan_from() -> None:
     )
     with pytest.raises(ValueError, match="draws and horizon must be positive"):
         plan(pooled_main(), draws=0)
+
+
+def test_before_the_planned_end_the_fixed_t_has_decided_nothing() -> None:
+    """A crossing of the plain t on the way is a peek; the e-processes keep theirs."""
+    made = plan(pooled_main())
+    taken = {row.procedure: row.took for row in without_peek(made).rows}
+    assert taken == {"symmetry": 20, "betting": 25, "fixed_t": None}

@@ -10,7 +10,7 @@ from sessions.errors import RefeedError
 from sessions.fingerprint import applies, fingerprint
 from sessions.journal import read
 from sessions.pool import pool_sessions, same_content
-from sessions.remarks import remarks, standing
+from sessions.remarks import remarks, standing, unfinished
 from sessions.spec import COHORT_FIELDS, changed_fields
 from sessions.state import fold, new_state
 from stats.cache import CacheTally
@@ -98,6 +98,7 @@ class Audit:
     def as_json(self) -> dict[str, Any]:
         """The report as `report --json` promises it."""
         made = as_dict(self.report, [session.folder.id for session in self.sessions])
+        made["so_far"] = any(unfinished(session.state) for session in self.sessions)
         if self.difference is not None:
             made["difference"] = _difference_json(self.difference, self.against) | {"differs_in": list(self.differs)}
         return made

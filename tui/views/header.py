@@ -51,6 +51,7 @@ def header(watched: Watched, width: int, glyphs: Glyphs) -> tuple[Line, Line]:
         (
             counts,
             ((model_name(state, watched.spec.model), "plain"),),
+            (("batch-invariant", "plain"),) if watched.spec.batch_invariant else (),
             ((f"digest {registration.digest[:8]}", "muted"),),
             ((_place(state), "muted"),) if _place(state) else (),
         ),
