@@ -12,7 +12,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from sessions.journal import Journal, read
+from sessions.journal import Journal
+from sessions.reading import read
 from sessions.spec import CampaignSpec
 from sessions.state import fold_all
 from tests.session_events import closed, engine_ready, opened, pass_started, pivot, trunks_done

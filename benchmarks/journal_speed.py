@@ -12,7 +12,8 @@ import threading
 import time
 from pathlib import Path
 
-from sessions.journal import Follower, Journal, verify
+from sessions.journal import Journal
+from sessions.reading import Follower, verify
 from tests.session_events import pivot
 
 DIGEST = "c0" * 32

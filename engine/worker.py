@@ -33,9 +33,10 @@ from engine.registration import digest_of_model
 from engine.tasks.registry import open_task
 from sessions.errors import RefeedError
 from sessions.events import Ended, Notice, Opened, Paused, ProblemClosed, Resumed
-from sessions.journal import Journal, read
+from sessions.journal import Journal
 from sessions.locks import lock
 from sessions.onevent import kept
+from sessions.reading import read
 from sessions.reserve import Reserve
 from sessions.run import RunInfo
 from sessions.state import fold, new_state

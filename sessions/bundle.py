@@ -21,7 +21,7 @@ from sessions import texts
 from sessions.errors import RefeedError
 from sessions.events import ProblemClosed
 from sessions.files import FILE_MODE, FOLDER_MODE, failure, open_regular, sync_folder, write_all, write_atomic
-from sessions.journal import Follower
+from sessions.reading import Follower
 from sessions.store import ID, SessionFolder, check_name
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from sessions.bundle import SUFFIX, pack
 from sessions.errors import RefeedError
 from sessions.files import failure
 from sessions.html import page
-from sessions.journal import read
 from sessions.printable import json_printable
+from sessions.reading import read
 from sessions.remarks import remarks, standing
 from sessions.state import fold_all
 from sessions.table_one import latex, markdown, row

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sessions import texts
 from sessions.events import ProblemClosed
-from sessions.journal import read
+from sessions.reading import read
 
 if TYPE_CHECKING:
     from sessions.store import SessionFolder

@@ -1,4 +1,4 @@
-"""The journal: append events, recover a torn tail, read, follow and verify.
+"""The journal's writer: append events, recover a torn tail. `sessions.reading` reads, follows and verifies.
 
 One writer (the session's lock sees to that) and any number of readers. An event is there once its newline is: readers
 leave a line without one alone, and the next writer cuts it off, or completes it when only the newline was missing.
@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeVar
 
 import msgspec
 
-from sessions.chain import MAX_LINE, Chain, broken
+from sessions.chain import MAX_LINE, Chain
 from sessions.errors import RefeedError
-from sessions.events import AnyEvent, Ended, Event, ProblemClosed
+from sessions.events import Ended, Event, ProblemClosed
 from sessions.files import failure, open_regular, sync_folder, write_all
+from sessions.reading import Lines, decode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
     from types import TracebackType
 
@@ -27,29 +28,12 @@ if TYPE_CHECKING:
 
 _E = TypeVar("_E", bound=Event)
 _encode: Final = msgspec.json.Encoder().encode
-_decode: Final = msgspec.json.Decoder(AnyEvent).decode
-_CHUNK: Final = 1 << 20
 
 
 def real_clock() -> Clock:
     """Clock of a worker: seconds since the epoch, and monotonic seconds since this call."""
     opened = time.monotonic()
     return lambda: (time.time(), time.monotonic() - opened)
-
-
-def _event(line: bytes, number: int) -> AnyEvent:
-    """Decode a line whose chain holds.
-
-    Raises:
-        RefeedError: kind "integrity", naming the line and what is wrong with it.
-    """
-    try:
-        event = _decode(line)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise broken(number, f"is no event that this version knows: {str(error)[:200]!a}") from None
-    if event.seq != number - 1:
-        raise broken(number, f"says seq {event.seq}, but {number - 1} events come before it")
-    return event
 
 
 class Torn(NamedTuple):
@@ -100,7 +84,7 @@ class Journal:
         fd = open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
         try:
             chain = Chain(digest)
-            lines = _Lines(fd, 0)
+            lines = Lines(fd, 0)
             for line in lines:
                 chain.follow(line)
             journal = cls(path, fd, chain, lines.offset, clock or real_clock())
@@ -183,7 +167,7 @@ class Journal:
         if len(line) > MAX_LINE:
             raise RefeedError("failed", f"{name} takes {len(line)} bytes, more than {MAX_LINE} a line", "report this")
         try:
-            _decode(line)
+            decode(line)
         except msgspec.DecodeError as error:
             raise RefeedError("failed", f"{name} would not read back: {error}", "report this") from None
 
@@ -213,221 +197,3 @@ class Journal:
     ) -> None:
         """Close."""
         self.close()
-
-
-class _Lines:
-    """Whole lines of a file from an offset on, without their newlines; `offset` is the end of the last one given.
-
-    `tail` holds the bytes after the last newline once the end of the file was reached.
-    """
-
-    def __init__(self, fd: int, offset: int, number: int = 0) -> None:
-        self._fd = fd
-        self.offset = offset
-        self.tail = b""
-        self._number = number
-
-    def __iter__(self) -> Iterator[bytes]:
-        rest = b""
-        while chunk := os.pread(self._fd, _CHUNK, self.offset + len(rest)):
-            *lines, rest = (rest + chunk).split(b"\n")
-            for line in lines:
-                self.offset += len(line) + 1
-                self._number += 1
-                if len(line) >= MAX_LINE:
-                    raise broken(self._number, f"is longer than {MAX_LINE} bytes")
-                yield line
-            if len(rest) >= MAX_LINE:
-                raise broken(self._number + 1, f"is longer than {MAX_LINE} bytes")
-        self.tail = rest
-
-
-class Follower:
-    """Reads a journal from its start, then what was appended since.
-
-    Attributes:
-        torn: bytes after the last whole line at the last poll; a writer may be in the middle of it.
-    """
-
-    def __init__(self, path: Path, digest: str, *, offset: int = 0, chain: Chain | None = None) -> None:
-        """Follow the journal at `path`, which need not exist yet.
-
-        Args:
-            path: events.jsonl.
-            digest: of the session's spec.
-            offset: byte to start from: the end of a line that was read before.
-            chain: the place after that line; None at the start of the file.
-        """
-        self.path = path
-        self.torn = 0
-        self._chain = chain or Chain(digest)
-        self._offset = offset
-        self._fd = -1
-
-    @property
-    def offset(self) -> int:
-        """End of the last event that was read, bytes."""
-        return self._offset
-
-    @property
-    def link(self) -> str:
-        """Hash of the last event that was read."""
-        return self._chain.link
-
-    @property
-    def events(self) -> int:
-        """How many events were read."""
-        return self._chain.lines
-
-    def poll(self, limit: int | None = None) -> list[AnyEvent]:
-        """Events appended since the last poll, at most `limit`; empty when there are none, or no file yet.
-
-        A line without its newline waits; recovery by a writer that cuts it off goes unnoticed.
-
-        Raises:
-            RefeedError: kind "integrity", naming the line, when the chain is broken, a line is no event, or the file
-                lost lines that were read before. Events before that line are returned first.
-        """
-        events: list[AnyEvent] = []
-        try:
-            for event in self:
-                events.append(event)
-                if len(events) == limit:
-                    break
-        except RefeedError:
-            if not events:
-                raise
-        return events
-
-    def __iter__(self) -> Iterator[AnyEvent]:
-        """Events from here to the present end of the file.
-
-        Raises:
-            RefeedError: as `poll`.
-        """
-        if not self._opened():
-            return
-        size = os.fstat(self._fd).st_size
-        if size < self._offset:
-            raise broken(self._chain.lines, "was there and is gone: the file was cut")
-        lines = _Lines(self._fd, self._offset, self._chain.lines)
-        for line in lines:
-            link = self._chain.matching(line)
-            number = self._chain.lines + 1
-            if link is None:
-                raise broken(number, "does not continue the hash chain: it was changed, moved or damaged")
-            event = _event(line, number)
-            self._chain.advance(link)
-            self._offset = lines.offset
-            yield event
-        self.torn = len(lines.tail)
-
-    def _opened(self) -> bool:
-        if self._fd < 0:
-            try:
-                self._fd = open_regular(self.path)
-            except FileNotFoundError:
-                return False
-        return True
-
-    def close(self) -> None:
-        """Close the file; safe to call twice."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
-
-    def __enter__(self) -> Self:
-        """Close at the end of the block."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close."""
-        self.close()
-
-
-class Reading:
-    """Iterator over a journal's events, from the first to the present end.
-
-    Attributes:
-        torn: bytes of a last line without its newline; known once the iteration ended.
-    """
-
-    def __init__(self, follower: Follower) -> None:
-        """Use `read`."""
-        self._follower = follower
-        self._events = iter(follower)
-
-    @property
-    def torn(self) -> int:
-        """Bytes of a last line without its newline; known once the iteration ended."""
-        return self._follower.torn
-
-    def __iter__(self) -> Self:
-        """Itself."""
-        return self
-
-    def __next__(self) -> AnyEvent:
-        """Next event; closes the file after the last one, or before raising.
-
-        Raises:
-            RefeedError: kind "integrity", naming the line.
-        """
-        try:
-            return next(self._events)
-        except (StopIteration, RefeedError):
-            self._follower.close()
-            raise
-
-
-def read(path: Path, digest: str) -> Reading:
-    """Iterate over a journal's events, checking the chain; a missing file has none.
-
-    Raises:
-        RefeedError: kind "integrity", when the iteration reaches a line that is broken. Its number is in the message.
-    """
-    return Reading(Follower(path, digest))
-
-
-class Verification(NamedTuple):
-    """What `verify` found.
-
-    Attributes:
-        events: intact from the start.
-        bytes: that they take.
-        torn: bytes of a last line without its newline; a writer may be alive, or have died in the middle of it.
-        link: hash of the last intact event.
-        broken_line: number of the first broken line, counted from 1; None when there is none.
-        reason: what is wrong with it.
-    """
-
-    events: int
-    bytes: int
-    torn: int
-    link: str
-    broken_line: int | None = None
-    reason: str = ""
-
-    @property
-    def intact(self) -> bool:
-        """Whether no line is broken; a torn last line breaks nothing."""
-        return self.broken_line is None
-
-
-def verify(path: Path, digest: str) -> Verification:
-    """Recompute the chain of a journal and decode each of its events.
-
-    Raises:
-        RefeedError: kind "failed" when the file cannot be read.
-    """
-    with Follower(path, digest) as follower:
-        line, reason = None, ""
-        try:
-            for _ in follower:
-                pass
-        except RefeedError as error:
-            if error.kind != "integrity":
-                raise
-            line, reason = follower.events + 1, error.message
-        return Verification(follower.events, follower.offset, follower.torn, follower.link, line, reason)

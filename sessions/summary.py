@@ -16,7 +16,7 @@ from sessions.errors import RefeedError
 from sessions.events import Ended, EngineReady, Event, Opened, Paused, Pivot, ProblemClosed, Resumed
 from sessions.evidence import Tally, counts, tally
 from sessions.files import read_bounded, write_atomic
-from sessions.journal import Follower
+from sessions.reading import Follower
 
 if TYPE_CHECKING:
     from pathlib import Path

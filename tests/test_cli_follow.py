@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sessions.events import CacheFailure, Ended, Notice, PassStarted, Paused, Progress
-from sessions.journal import read
+from sessions.reading import read
 from sessions.spec import register
 from sessions.store import SessionFolder, Store
 from tests.cli_sessions import CROSSED, MIXED, SAME, SPEC, campaign, measured, write

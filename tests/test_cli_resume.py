@@ -14,9 +14,10 @@ import msgspec
 import pytest
 
 from sessions.events import Ended, Event, Notice, Opened, Paused
-from sessions.journal import Journal, read
+from sessions.journal import Journal
 from sessions.locks import lock
 from sessions.onevent import kept
+from sessions.reading import read
 from sessions.run import RunInfo
 from sessions.store import Store
 from tests.cli_sessions import FLIPPED, SPEC, measured, write

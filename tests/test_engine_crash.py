@@ -13,7 +13,7 @@ import pytest
 
 from engine.supervisor import launch, log_tail
 from sessions.events import ProblemClosed
-from sessions.journal import Follower, read, verify
+from sessions.reading import Follower, read, verify
 from sessions.spec import CampaignSpec, register
 from sessions.state import fold_all
 from sessions.store import SessionFolder, Store

@@ -15,7 +15,7 @@ import pytest
 from engine.supervisor import launch, log_tail, send
 from sessions.errors import RefeedError
 from sessions.events import Ended, Opened, ProblemClosed
-from sessions.journal import read, verify
+from sessions.reading import read, verify
 from sessions.run import RunInfo
 from sessions.spec import register
 from sessions.store import SessionFolder, Store

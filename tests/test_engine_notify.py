@@ -17,8 +17,8 @@ from engine.notify import Notifier
 from engine.supervisor import launch, log_tail
 from sessions.errors import RefeedError
 from sessions.events import Ended, Event, Notice, Paused
-from sessions.journal import read
 from sessions.onevent import OnEvent, keep, kept
+from sessions.reading import read
 from sessions.spec import CampaignSpec, register
 from sessions.state import fold, new_state
 from sessions.store import SessionFolder, Store

@@ -17,7 +17,7 @@ from engine.supervisor import launch, log_tail, send
 from engine.worker import SIGNALS, main
 from sessions.errors import RefeedError
 from sessions.events import Opened, PassEnded, ProblemClosed
-from sessions.journal import read, verify
+from sessions.reading import read, verify
 from sessions.spec import CampaignSpec, register
 from sessions.state import fold_all
 from sessions.store import SessionFolder, Store

@@ -13,7 +13,8 @@ from sessions.errors import RefeedError
 from sessions.events import Ended, Event
 from sessions.export import export
 from sessions.imports import import_file
-from sessions.journal import Journal, read
+from sessions.journal import Journal
+from sessions.reading import read
 from sessions.spec import CampaignSpec, register
 from sessions.store import SessionFolder, Store
 from sessions.texts import read as read_texts

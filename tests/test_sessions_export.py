@@ -18,7 +18,8 @@ from sessions.errors import RefeedError
 from sessions.events import CacheProof, Ended, Event, Notice, PassEnded
 from sessions.export import FORMATS, export
 from sessions.imports import import_published
-from sessions.journal import Journal, read
+from sessions.journal import Journal
+from sessions.reading import read
 from sessions.spec import CampaignSpec, register
 from sessions.state import fold_all
 from sessions.store import SessionFolder, Store

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from sessions.chain import Chain
 from sessions.errors import RefeedError
 from sessions.export import FORMATS, export
-from sessions.journal import read, verify
+from sessions.reading import read, verify
 from sessions.spec import CampaignSpec, register
 from sessions.state import fold_all
 from sessions.store import SessionFolder, Store

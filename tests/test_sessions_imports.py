@@ -11,9 +11,9 @@ from sessions.errors import RefeedError
 from sessions.events import Notice, Opened
 from sessions.fingerprint import applies, fingerprint
 from sessions.imports import import_published
-from sessions.journal import read
 from sessions.pool import check_same, pool_sessions
 from sessions.presets import fields
+from sessions.reading import read
 from sessions.spec import from_fields
 from sessions.state import fold_all
 from sessions.store import Store

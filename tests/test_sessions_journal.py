@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from sessions.chain import MAX_LINE, Chain
 from sessions.errors import RefeedError
 from sessions.events import Notice, Opened, Progress
-from sessions.journal import Follower, Journal, read, verify
+from sessions.journal import Journal
+from sessions.reading import Follower, read, verify
 from tests.session_events import closed, opened, pivot
 
 if TYPE_CHECKING:

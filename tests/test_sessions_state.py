@@ -26,7 +26,8 @@ from sessions.events import (
     Resumed,
     WavePlanned,
 )
-from sessions.journal import Journal, read
+from sessions.journal import Journal
+from sessions.reading import read
 from sessions.spec import CampaignSpec
 from sessions.state import fold, fold_all, new_state
 from sessions.summary import Summary

@@ -8,7 +8,8 @@ import pytest
 from sessions import summary as module
 from sessions.events import CacheProof, Ended
 from sessions.evidence import Tally, tally
-from sessions.journal import Follower, Journal
+from sessions.journal import Journal
+from sessions.reading import Follower
 from sessions.summary import Summary, load, refresh
 from tests.session_events import closed, engine_ready, opened, pivot
 

@@ -16,7 +16,7 @@ from engine.backends.load import load
 from engine.registration import resolve
 from engine.supervisor import launch, log_tail
 from sessions.events import CacheFailure, EngineReady, Notice, PassEnded, Pivot, ProblemClosed
-from sessions.journal import read, verify
+from sessions.reading import read, verify
 from sessions.spec import BUNDLED_MODEL, register
 from sessions.store import Store
 from tests.campaigns import SMALL, Faulty, conduct

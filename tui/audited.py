@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from sessions.errors import RefeedError
 from sessions.fingerprint import applies, fingerprint
-from sessions.journal import read
 from sessions.pool import pool_sessions, same_content
+from sessions.reading import read
 from sessions.remarks import remarks, standing, unfinished
 from sessions.spec import COHORT_FIELDS, changed_fields
 from sessions.state import fold, new_state

@@ -10,7 +10,7 @@ from textual.message import Message
 
 from sessions.errors import RefeedError
 from sessions.events import CacheFailure, Opened, Pivot, ProblemClosed
-from sessions.journal import Follower
+from sessions.reading import Follower
 from stats.special import t_cdf
 
 if TYPE_CHECKING:

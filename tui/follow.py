@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from sessions.errors import RefeedError
 from sessions.files import open_regular
-from sessions.journal import Follower
+from sessions.reading import Follower
 from tui import errors
 from tui.console import say, warn
 from tui.plaintext import one_line

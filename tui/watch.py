@@ -7,7 +7,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Literal
 
-from sessions.journal import read
+from sessions.reading import read
 from tui import errors
 from tui.audited import Session, audit
 from tui.console import say, show

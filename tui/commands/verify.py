@@ -22,7 +22,7 @@ def command(session: str, as_json: bool) -> None:
     It detects corruption and careless edits, not forgery: who can write the files can write a new chain.
     """
     from sessions.held import count_texts  # noqa: PLC0415 - `--help` need not load it
-    from sessions.journal import verify  # noqa: PLC0415 - the same
+    from sessions.reading import verify  # noqa: PLC0415 - the same
     from sessions.store import Store  # noqa: PLC0415 - the same
 
     folder = Store().find(session)
