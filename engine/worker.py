@@ -228,13 +228,13 @@ def attended(
         ended = campaign(options, session, recorder, state, control)
     except RefeedError as error:
         reserve.release()
+        with contextlib.suppress(OSError):  # a stop that was asked for takes the error's place in the journal
+            traceback.print_exc()
         asked = control.stop_request
         ended = Ended(state="failed", exit_code=FAILED, reason=str(error))
         if asked is not None:
             ended = Ended(state=asked.state, exit_code=asked.exit_code, reason=asked.reason)
-    except (
-        BaseException
-    ) as error:  # the journal must say how it ended, whatever it was; the traceback goes to worker.log
+    except BaseException as error:  # whatever it was, the journal must say how it ended
         reserve.release()
         traceback.print_exc()
         reason = f"{type(error).__name__}: {error}; the traceback is in worker.log"
