@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sessions.events import Ended
@@ -11,10 +14,14 @@ from sessions.store import Store
 from tests.session_events import closed, engine_ready, opened, pivot, trunks_done
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
+
+    import pytest
 
     from sessions.events import Event
     from sessions.store import SessionFolder
+
+REPO = Path(__file__).resolve().parent.parent
 
 Nets = tuple[int, int, int]
 SAME: Nets = (1, 1, 1)
@@ -27,6 +34,18 @@ SPEC = CampaignSpec(
     engine="embedded", model="bundled", task="arithmetic", cont_temperature=0.7, problems=3, task_digest="ab" * 32
 )
 MIXED: tuple[tuple[Nets, ...], ...] = ((SAME, CROSSED, SILENT), (SAME, FLIPPED, REPLICA), (SAME, SAME, SILENT))
+
+
+def worker_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty home in which the command can start workers; whatever still runs in it at the end is killed."""
+    monkeypatch.setenv("REFEED_TUI_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(REPO))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    yield tmp_path / "home"
+    for folder in Store().folders():
+        if folder.live() and (run := folder.run()) is not None:
+            os.kill(run.pid, signal.SIGKILL)
 
 
 def write(events: Iterable[Event], spec: CampaignSpec = SPEC, *, name: str | None = None) -> SessionFolder:

@@ -9,20 +9,20 @@ import subprocess
 import sys
 import time
 import tomllib
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from sessions.spec import from_fields
 from sessions.store import SessionFolder, Store
+from tests.cli_sessions import REPO, worker_home
 from tests.embedded_checkpoints import QWEN2, write_checkpoint
 from tui import cli, errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
-REPO = Path(__file__).resolve().parent.parent
 SHORT_PROBLEMS = ["--rollouts", "2", "--k", "2", "--max-cont-tokens", "64"]
 CLOCKED = re.compile(r"^\[(\d+):(\d\d)\] ", flags=re.MULTILINE)
 
@@ -36,14 +36,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An empty home for every test; whatever still runs in it at the end is killed."""
-    monkeypatch.setenv("REFEED_TUI_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    monkeypatch.setenv("PYTHONPATH", str(REPO))
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    yield tmp_path / "home"
-    for folder in Store().folders():
-        if folder.live() and (run := folder.run()) is not None:
-            os.kill(run.pid, signal.SIGKILL)
+    yield from worker_home(tmp_path, monkeypatch)
 
 
 @pytest.fixture

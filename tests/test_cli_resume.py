@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -20,16 +19,16 @@ from sessions.onevent import kept
 from sessions.reading import read
 from sessions.run import RunInfo
 from sessions.store import Store
-from tests.cli_sessions import FLIPPED, SPEC, measured, write
+from tests.cli_sessions import FLIPPED, SPEC, measured, worker_home, write
 from tests.session_events import engine_ready, opened
 from tui import cli, errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from sessions.store import SessionFolder
 
-REPO = Path(__file__).parents[1]
 PATIENCE = 60.0
 APPEND = "import sys; open(sys.argv[1], 'ab').write(sys.stdin.buffer.read())"
 
@@ -37,14 +36,7 @@ APPEND = "import sys; open(sys.argv[1], 'ab').write(sys.stdin.buffer.read())"
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An empty home; workers that a test leaves behind are killed."""
-    monkeypatch.setenv("REFEED_TUI_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    monkeypatch.setenv("PYTHONPATH", str(REPO))
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    yield tmp_path / "home"
-    for folder in Store().folders():
-        if folder.live() and (run := folder.run()) is not None:
-            os.kill(run.pid, signal.SIGKILL)
+    yield from worker_home(tmp_path, monkeypatch)
 
 
 def stopped(**settings: object) -> SessionFolder:
