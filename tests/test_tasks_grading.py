@@ -197,6 +197,13 @@ def _grade_within(text: str, seconds: float) -> None:
     assert time.process_time() - start < seconds
 
 
+@given(st.text(alphabet="0123456789.,:/-+$€ _'\n^*xXeEkMa{}½²٣", max_size=60))
+def test_skipping_words_finds_every_quantity_that_a_whole_search_finds(text: str) -> None:
+    """Looking from digit to digit is the same as looking at every character."""
+    whole = [match.span() for match in quantities._QUANTITY.finditer(text)]
+    assert [match.span() for match in quantities.find(text)] == whole
+
+
 @given(st.text(max_size=400))
 def test_any_text_has_an_answer_or_none(text: str) -> None:
     """No text makes grading raise."""

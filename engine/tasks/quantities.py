@@ -82,7 +82,7 @@ _WHOLE: Final = (
     r"(?>\d{1,3}(?:,\d{2,3}){0,20},\d{3}(?!\d)|\d{1,3}(?: \d{3}){1,20}(?!\d)|\d{1,3}(?:_\d{3}){1,20}(?!\d)"
     r"|\d{1,3}(?:'\d{3}){1,20}(?!\d)|\d++)"
 )
-_FRACTION: Final = r"(?:(?P<whole>\d{1,12})(?: | and |-))?(?P<top>\d{1,20})\s?/\s?(?P<bottom>\d{1,20})(?![\d/]|\.\d)"
+_FRACTION: Final = r"(?:(?P<whole>\d{1,12})(?: | and |-))?(?P<top>\d{1,40})\s?/\s?(?P<bottom>\d{1,40})(?![\d/]|\.\d)"
 _DECIMAL: Final = rf"(?P<number>{_WHOLE}(?:\.\d++)?|\.\d++)"
 _POWER: Final = (
     r"(?:[eE](?P<e>[+-]?\d{1,3})(?![\d.])"
@@ -93,14 +93,20 @@ _QUANTITY: Final = re.compile(
     r"(?<![\d.])(?P<sign>(?<![\w)\]%])[-+])?(?:[$€£¥₹]\s?)?(?P<inner>-)?"
     rf"(?:{_CLOCK}|{_FRACTION}|{_DECIMAL}(?:{_POWER})?)(?:{_MAGNITUDE})?"
 )
+_DIGIT: Final = re.compile(r"\d")
+_BEFORE_DIGIT: Final = 5
+"""Sign, currency, a blank, a second sign and a point may stand before a quantity's first digit."""
 
 
 def plain(text: str) -> str:
     """The text with LaTeX, vulgar fractions and look-alike characters spelled in ASCII where they write numbers."""
-    text = text.translate(_CHARACTERS)
+    ascii_only = text.isascii()  # most texts are, and a table of single characters is slow
+    text = text.replace("~", " ") if ascii_only else text.translate(_CHARACTERS)
     if "\\" in text or "{,}" in text:
         for pattern, spelled in _LATEX:
             text = pattern.sub(spelled, text)
+    if ascii_only:
+        return text
     for symbol, spelled in _VULGAR.items():
         if symbol in text:
             text = re.sub(rf"(\d)\s?{symbol}", rf"\1 {spelled}", text).replace(symbol, spelled)
@@ -108,8 +114,17 @@ def plain(text: str) -> str:
 
 
 def find(text: str) -> Iterator[re.Match[str]]:
-    """Every stretch of a `plain` text that looks like a quantity, from the left."""
-    return _QUANTITY.finditer(text)
+    """Every stretch of a `plain` text that looks like a quantity, from the left.
+
+    The same as `_QUANTITY.finditer`, but words are skipped: a quantity has a digit among its first characters.
+    """
+    at = 0
+    while (digit := _DIGIT.search(text, at)) is not None:
+        match = _QUANTITY.search(text, max(at, digit.start() - _BEFORE_DIGIT))
+        if match is None:
+            return
+        yield match
+        at = match.end()
 
 
 def read(match: re.Match[str]) -> Quantity | None:
