@@ -40,6 +40,7 @@ class CampaignSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         revision: hub revision of the model.
         dtype: of weights and KV.
         batch_invariant: batch-invariant kernels.
+        attention_backend: vllm only, by its own name ("FLASH_ATTN", "FLEX_ATTENTION"); None for its choice.
         numerics: embedded engine only.
         task: "arithmetic", "gsm8k", "gsm8k:PATH" or "jsonl:PATH".
         prompt: instruction after the question; None for the task's own.
@@ -87,6 +88,7 @@ class CampaignSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     revision: str | None = None
     dtype: Dtype = "bfloat16"
     batch_invariant: bool = False
+    attention_backend: str | None = None
     numerics: Numerics = "split"
     task: str | None = None
     prompt: str | None = None
@@ -196,6 +198,8 @@ def _check_combinations(spec: CampaignSpec) -> None:
         raise _reject("scan_limit", spec.scan_limit, f"at least problems = {spec.problems}")
     if spec.engine == "vllm" and spec.numerics != "split":
         raise _reject("numerics", spec.numerics, "left alone with engine = vllm; use batch_invariant")
+    if spec.engine == "embedded" and spec.attention_backend is not None:
+        raise _reject("attention_backend", spec.attention_backend, "left alone with engine = embedded")
     if spec.batch_invariant and spec.numerics == "natural":
         raise _reject("numerics", spec.numerics, "`invariant`, or left alone, when batch_invariant is set")
     if spec.temperature == 0 and spec.rollouts > 1:

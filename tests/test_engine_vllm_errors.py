@@ -109,10 +109,12 @@ def test_what_the_spec_says_wins() -> None:
     fields = {"max_model_len": 4096, "max_num_seqs": 7, "max_num_batched_tokens": 5000, "block_size": 64}
     spec = from_fields(
         {"engine": "vllm", "model": "m", "task": "gsm8k", "kv_blocks": 99, "tensor_parallel": 2, **fields}
+        | {"attention_backend": "FLEX_ATTENTION"}
     )
     given = arguments(spec, "/m", cpu=True, log_stats=True)
     assert {name: given[name] for name in fields} == fields
     assert (given["num_gpu_blocks_override"], given["tensor_parallel_size"]) == (99, 2)
+    assert given["attention_backend"] == "FLEX_ATTENTION"
     assert given["disable_log_stats"] is False
 
 

@@ -85,6 +85,12 @@ def test_an_architecture_that_vllm_does_not_know_is_named(tmp_path: Path) -> Non
     assert "architecture" in refused(model).message
 
 
+def test_an_attention_backend_that_is_not_used_is_refused(tmp_path: Path) -> None:
+    """On a CPU vLLM takes its only backend whatever was asked; numbers under another name would be wrong ones."""
+    error = refused(checkpoint(tmp_path / "model"), attention_backend="FLASH_ATTN")
+    assert "vLLM uses CPU_ATTN" in error.message
+
+
 def test_a_sliding_window_model_is_refused_with_the_reason(tmp_path: Path) -> None:
     """Its cache forgets the beginning of a prefix, so nothing can be resumed in the middle of a trunk."""
     changes = {

@@ -115,7 +115,7 @@ def train(args: argparse.Namespace) -> dict[str, object]:
     torch.manual_seed(args.seed)
     torch.set_float32_matmul_precision("high")
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    shape = net.Shape(args.width, 3 * args.width, args.layers, args.width // 64)
+    shape = net.Shape(args.width, 3 * args.width, args.layers, args.width // args.head)
     network = net.Network(shape).to(device)
     optimizer = optimizer_of(network, args.rate, device)
 
@@ -155,6 +155,7 @@ def train(args: argparse.Namespace) -> dict[str, object]:
         "peak_rate": args.rate,
         "layers": args.layers,
         "width": args.width,
+        "head": args.head,
         "parameters": sum(p.numel() for p in network.parameters()),
         "loss_last_100": round(torch.stack(recent).mean().item(), 4),
         "seconds": round(time.perf_counter() - start, 1),
@@ -173,6 +174,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=768)
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--width", type=int, default=128)
+    parser.add_argument("--head", type=int, default=64)
     parser.add_argument("--rate", type=float, default=2e-3)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--every", type=int, default=0)

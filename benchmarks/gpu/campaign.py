@@ -1,6 +1,7 @@
 """One complete campaign on vLLM, with every number of its report and whether its passes agree bit by bit.
 
-    python -m benchmarks.gpu.campaign OUT.json --model FOLDER [--batch-invariant] [--problems N] [--memory GIB]
+    python -m benchmarks.gpu.campaign OUT.json --model FOLDER [--batch-invariant] [--attention-backend NAME]
+        [--problems N] [--memory GIB]
 
 `--memory` sets the KV cache instead of letting vLLM profile the GPU, so that several runs can share one.
 """
@@ -27,6 +28,7 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--model", default=BUNDLED_MODEL)
     parser.add_argument("--batch-invariant", action="store_true")
+    parser.add_argument("--attention-backend")
     parser.add_argument("--problems", type=int, default=10)
     parser.add_argument("--memory", type=float, default=0.0)
     parser.add_argument("--fields", nargs="*", default=[], help="spec fields as NAME=INTEGER")
@@ -42,6 +44,7 @@ def main() -> None:
         "model": args.model,
         "task": "arithmetic",
         "batch_invariant": args.batch_invariant,
+        "attention_backend": args.attention_backend,
         "problems": args.problems,
         "max_model_len": 1024,
         "max_trunk_tokens": 256,

@@ -89,6 +89,9 @@ class Conducted:
         pass_seconds: sum by pass.
         pass_tokens: sum by pass.
         trunk_seconds: sum over waves.
+        waves: problems whose trunks were generated together, per wave.
+        looked_at: task indices whose trunks were generated, in order.
+        measured: those of them that were measured.
         mismatches: pivots in which a channel of the replica, or of the re-feed, differs from exact 1.
     """
 
@@ -99,6 +102,9 @@ class Conducted:
     pass_seconds: dict[str, float]
     pass_tokens: dict[str, int]
     trunk_seconds: float
+    waves: list[int]
+    looked_at: list[int]
+    measured: list[int]
     mismatches: dict[str, int]
 
 
@@ -143,7 +149,8 @@ def conduct(spec: CampaignSpec, backend: Backend) -> Conducted:
             seconds = time.perf_counter() - began
             emit(ended)
     passes = [event for event in events if isinstance(event, PassEnded)]
-    waves = {event.seconds for event in events if isinstance(event, TrunksDone)}
+    trunks = [event for event in events if isinstance(event, TrunksDone)]
+    waves = {event.seconds: event.batch for event in trunks}
     names = sorted({event.name for event in passes})
     return Conducted(
         seconds=seconds,
@@ -153,6 +160,9 @@ def conduct(spec: CampaignSpec, backend: Backend) -> Conducted:
         pass_seconds={name: sum(one.seconds for one in passes if one.name == name) for name in names},
         pass_tokens={name: sum(one.tokens for one in passes if one.name == name) for name in names},
         trunk_seconds=sum(waves),
+        waves=list(waves.values()),
+        looked_at=[event.problem for event in trunks],
+        measured=[one.problem for one in events if isinstance(one, ProblemClosed) and one.outcome == "measured"],
         mismatches=_mismatches([event for event in events if isinstance(event, Pivot)]),
     )
 
@@ -166,6 +176,8 @@ def summary(conducted: Conducted) -> dict[str, Any]:
         "seconds": round(conducted.seconds, 3),
         "problems_closed": closed,
         "trunk_seconds": round(conducted.trunk_seconds, 3),
+        "waves": conducted.waves,
+        "looked_at": len(conducted.looked_at),
         "pass_seconds": {name: round(value, 3) for name, value in conducted.pass_seconds.items()},
         "pass_tokens": conducted.pass_tokens,
         "cache_failures": conducted.events.get(CacheFailure.__name__, 0),

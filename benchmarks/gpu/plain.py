@@ -14,7 +14,7 @@ from engine.seeds import request_seed
 from engine.tasks.task import user_message
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Container, Iterable, Sequence
 
     from engine.backend import Request
     from engine.backends.vllm.backend import VllmBackend
@@ -130,12 +130,23 @@ def trunk_requests(spec: CampaignSpec, backend: VllmBackend, task: Task, index: 
     ]
 
 
-def one_at_a_time(llm: Any, spec: CampaignSpec, backend: VllmBackend, task: Task) -> Timed:
-    """The published harness's order: per problem a reset, its trunks, two exact passes, a reset, the re-feed pass."""
+def one_at_a_time(
+    llm: Any, spec: CampaignSpec, backend: VllmBackend, task: Task, looked_at: Iterable[int], measured: Container[int]
+) -> Timed:
+    """The published harness's order: per problem a reset, its trunks, two exact passes, a reset, the re-feed pass.
+
+    Args:
+        llm: vLLM's own, from `bare`.
+        spec: resolved settings.
+        backend: for its tokenizer and block size.
+        task: the problems.
+        looked_at: task indices whose trunks are generated, in order.
+        measured: those of them whose passes run.
+    """
     info = backend.info
     rule = PivotRule(spec.margin, spec.boundary_slack, spec.max_pivots, info.block_size, info.special_ids)
     timed = Timed(llm, sorted(info.stop_ids))
-    for index in range(spec.start, spec.start + spec.problems):
+    for index in looked_at:
         requests = trunk_requests(spec, backend, task, index)
         timed.reset()
         cuts: list[Cut] = []
@@ -146,7 +157,7 @@ def one_at_a_time(llm: Any, spec: CampaignSpec, backend: VllmBackend, task: Task
                 Cut(rollout, (*request.prompt, *tokens[: site.index]), request.id, site)
                 for site in select(len(request.prompt), tokens, logprobs, rule).sites
             )
-        for pass_ in PASSES:
+        for pass_ in PASSES if index in measured else ():
             plan = plan_pass(spec, pass_, index, 0, tuple(cuts), info.block_size, "")
             if pass_.reads == "own":
                 timed.reset()

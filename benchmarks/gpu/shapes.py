@@ -1,22 +1,38 @@
 """Real shapes, random weights: the probe channel, what a campaign costs beside plain vLLM, and what bounds it.
 
-    python -m benchmarks.gpu.shapes OUT.json --parts campaign,plain,published,waves,stop [--batch-invariant] [--tiny]
+    python -m benchmarks.gpu.shapes OUT.json --parts campaign,stop,plain,published [--batch-invariant] [--tiny]
 
-`--tiny` runs the same on a small shape, to see that it works where there is no GPU.
+A campaign is always measured; parts beside it:
+
+    stop        seconds from a failed check to the stopped pass
+    trunks      trunk batches of 1 to 12 problems
+    waves       whole campaigns with trunks of 1 and of 2 problems together
+    screen      a screened campaign, and with `published` the same problems one at a time
+    plain       `LLM.generate` on the campaign's requests
+    published   the same problems one at a time, with a reset before each, as plain calls
+    bound       how busy the GPU is during one pass, and a profile of Python in it
+
+`--tiny` runs the same on a small shape, to see that it works where there is no GPU. `--engine NAME=JSON` sets one of
+vLLM's engine arguments, `--multiprocess` puts the core in a process of its own (then only the campaign is measured).
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.gpu.inprocess import Batches, conduct, summary
+import msgspec
+
+from benchmarks.gpu.bound import profiled, watched
+from benchmarks.gpu.inprocess import Batches, Conducted, conduct, summary
 from benchmarks.gpu.plain import Timed, bare, one_at_a_time, replay, trunk_requests
 from benchmarks.gpu.results import Results
-from benchmarks.gpu.shape import QWEN25_7B, TINY, randomize, write
+from benchmarks.gpu.shape import QWEN25_7B, TINY, questions, randomize, write
 from engine.backends.vllm.backend import load
 from engine.backends.vllm.warmup import Unwatched
 from engine.registration import resolve
@@ -24,11 +40,12 @@ from engine.tasks.registry import open_task
 from sessions.spec import from_fields
 
 if TYPE_CHECKING:
-    from engine.backend import FirstToken, StepStats
+    from engine.backend import FirstToken, Request, StepStats
     from engine.backends.vllm.backend import VllmBackend
     from sessions.spec import CampaignSpec
 
 WIDTHS = (1, 2, 4, 6, 12)
+QUESTIONS = 400
 TINY_FIELDS = {
     "rollouts": 2,
     "k": 2,
@@ -76,7 +93,7 @@ def stop_times(backend: VllmBackend, batches: Batches) -> dict[str, float]:
     }
 
 
-def wave_times(spec: CampaignSpec, backend: VllmBackend, widest: int) -> dict[str, Any]:
+def trunk_times(spec: CampaignSpec, backend: VllmBackend, widest: int) -> dict[str, Any]:
     """Seconds of the trunks of 1 to 12 problems in one batch, and of 12 one after another."""
     task = open_task(str(spec.task))
     found: dict[str, Any] = {}
@@ -108,79 +125,131 @@ def _renamed(request: Any, prefix: str) -> Any:
     return replace(request, id=f"{prefix}/{request.id}", salt=f"{prefix}/{request.salt}")
 
 
-def compare(ours: dict[str, Any], plain: dict[str, float] | None, published: dict[str, float] | None) -> dict[str, Any]:
-    """The bars: overhead over plain calls, and speed against one problem at a time."""
-    found: dict[str, Any] = {"ours_seconds": ours["seconds"]}
-    if plain is not None:
-        found["overhead_over_plain"] = round(ours["seconds"] / plain["seconds"] - 1, 4)
-    if published is not None:
-        found["times_faster_than_published_order"] = round(published["seconds"] / ours["seconds"], 4)
-    return found
-
-
-def measure(args: argparse.Namespace, spec: CampaignSpec, backend: VllmBackend, results: Results) -> None:
-    """Run the parts that were asked for, in an order that leaves the watched ones before the bare ones."""
+def campaign(spec: CampaignSpec, backend: VllmBackend) -> tuple[Conducted, Batches, dict[str, Any]]:
+    """Run a whole campaign from an empty cache."""
+    assert backend.reset_prefix_cache()
     batches = Batches(backend)
-    ours = summary(conduct(spec, batches))
-    ours["engine_seconds"] = round(sum(batches.seconds), 3)
-    ours["tokens_per_second_in_passes"] = round(sum(ours["pass_tokens"].values()) / sum(ours["pass_seconds"].values()))
-    results.add("campaign", ours)
-    if "stop" in args.parts:
+    done = conduct(spec, batches)
+    told = summary(done)
+    told["engine_seconds"] = round(sum(batches.seconds), 3)
+    told["tokens_per_second_in_passes"] = round(sum(told["pass_tokens"].values()) / sum(told["pass_seconds"].values()))
+    return done, batches, told
+
+
+def bounded(llm: Any, stops: list[int], requests: tuple[Request, ...]) -> dict[str, Any]:
+    """One cold pass twice: once with the GPU watched, once with Python profiled."""
+
+    def work() -> None:
+        timed = Timed(llm, stops)
+        timed.reset()
+        timed.generate(requests)
+
+    return {"requests": len(requests), "watched": watched(work), "profile": profiled(work)}
+
+
+def unwatched_parts(
+    parts: set[str], spec: CampaignSpec, backend: VllmBackend, results: Results, done: dict[str, Any]
+) -> None:
+    """Run the parts that take everything that the backend watches off its engine: nothing is verified after them."""
+    ours, batches = done["campaign"]
+    llm, stops = bare(backend), sorted(backend.info.stop_ids)
+    task = open_task(str(spec.task))
+    bars: dict[str, float] = {}
+    if "plain" in parts:
+        plain = replay(llm, stops, batches.asked, batches.resets)
+        results.add("plain", plain.summary())
+        bars["overhead over plain calls"] = ours.seconds / plain.seconds - 1
+    if "published" in parts:
+        published = one_at_a_time(llm, spec, backend, task, ours.looked_at, ours.measured)
+        results.add("published_order", published.summary())
+        bars["times faster than one problem at a time"] = published.seconds / ours.seconds
+    if {"published", "screen"} <= parts:
+        screened, _ = done["screen"]
+        looked_at = range(spec.start, max(screened.measured) + 1)
+        alone = one_at_a_time(llm, spec, backend, task, looked_at, screened.measured)
+        results.add("published_order_screened", alone.summary() | {"looked_at": len(looked_at)})
+        bars["times faster with a screen"] = alone.seconds / screened.seconds
+    if "bound" in parts:
+        results.add("bound", bounded(llm, stops, max(batches.asked[1:], key=len)))
+    results.add("bars", {name: round(value, 4) for name, value in bars.items()})
+
+
+def measure(
+    parts: set[str], spec: CampaignSpec, backend: VllmBackend, results: Results, kept: int, widest: int
+) -> None:
+    """Run the parts that were asked for, the watched ones before the bare ones."""
+    done: dict[str, Any] = {}
+    conducted, batches, told = campaign(spec, backend)
+    done["campaign"] = (conducted, batches)
+    results.add("campaign", told)
+    if "stop" in parts:
+        assert backend.reset_prefix_cache()
         results.add("stop", stop_times(backend, batches))
-    if "waves" in args.parts:
-        results.add("waves", wave_times(spec, backend, 2 if args.tiny else max(WIDTHS)))
-    if not {"plain", "published"} & set(args.parts):
-        return
-    llm = bare(backend)
-    plain = published = None
-    if "plain" in args.parts:
-        plain = replay(llm, sorted(backend.info.stop_ids), batches.asked, batches.resets).summary()
-        results.add("plain", plain)
-    if "published" in args.parts:
-        published = one_at_a_time(llm, spec, backend, open_task(str(spec.task))).summary()
-        results.add("published_order", published)
-        screen = Timed(llm, sorted(backend.info.stop_ids))
-        for index in range(2 if args.tiny else max(WIDTHS)):
-            screen.reset()
-            screen.generate(trunk_requests(spec, backend, open_task(str(spec.task)), index))
-        results.add("published_order_trunks", screen.summary())
-    results.add("bars", compare(ours, plain, published))
+    if "trunks" in parts:
+        results.add("trunks", trunk_times(spec, backend, widest))
+    for width in (1, 2) if "waves" in parts else ():
+        results.add(f"wave_{width}", campaign(msgspec.structs.replace(spec, wave=width), backend)[2])
+    if "screen" in parts:
+        wanted = msgspec.structs.replace(spec, screen="mixed", problems=kept, scan_limit=QUESTIONS)
+        conducted, batches, told = campaign(wanted, backend)
+        done["screen"] = (conducted, batches)
+        results.add("screen", told)
+    if parts & {"plain", "published", "bound"}:
+        unwatched_parts(parts, spec, backend, results, done)
+
+
+def arguments() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--parts", type=lambda text: set(text.split(",")), default=set())
+    parser.add_argument("--batch-invariant", action="store_true")
+    parser.add_argument("--attention-backend")
+    parser.add_argument("--tiny", action="store_true")
+    parser.add_argument("--multiprocess", action="store_true")
+    parser.add_argument("--problems", type=int, default=10)
+    parser.add_argument("--kept", type=int, default=4, help="problems that the screened campaign keeps")
+    parser.add_argument("--memory", type=float, default=100.0, help="GiB of KV cache")
+    parser.add_argument("--engine", action="append", default=[], help="an engine argument, NAME=JSON")
+    return parser.parse_args()
 
 
 def main() -> None:
     """Load, randomize, measure."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--parts", type=lambda text: text.split(","), default=["campaign"])
-    parser.add_argument("--batch-invariant", action="store_true")
-    parser.add_argument("--tiny", action="store_true")
-    parser.add_argument("--problems", type=int, default=6)
-    parser.add_argument("--wave", type=int, default=0)
-    parser.add_argument("--memory", type=float, default=40.0, help="GiB of KV cache")
-    args = parser.parse_args()
+    args = arguments()
     results = Results(args.out)
+    sizes = TINY if args.tiny else QWEN25_7B
+    if args.multiprocess:  # the weights' initialisation has to reach the other process
+        os.environ["VLLM_ALLOW_INSECURE_SERIALIZATION"] = "1"
     with tempfile.TemporaryDirectory() as folder:
-        model = write(Path(folder) / "model", TINY if args.tiny else QWEN25_7B)
+        model = write(Path(folder) / "model", sizes)
         wanted = {
             "engine": "vllm",
             "model": str(model),
-            "task": "arithmetic",
+            "task": f"jsonl:{questions(Path(folder) / 'questions.jsonl', sizes, QUESTIONS)}",
             "batch_invariant": args.batch_invariant,
+            "attention_backend": args.attention_backend,
             "problems": args.problems,
-            "wave": args.wave,
             "max_model_len": 4096,
             "gpu_memory_utilization": 0.3,
         }
         spec = resolve(from_fields(wanted | (TINY_FIELDS if args.tiny else {})))
-        overrides: dict[str, Any] = {"load_format": "dummy"}
+        given = {name: json.loads(value) for name, _, value in (one.partition("=") for one in args.engine)}
+        overrides: dict[str, Any] = {"load_format": "dummy"} | given
         if not args.tiny:
             overrides["kv_cache_memory_bytes"] = int(args.memory * 2**30)
-        backend = load(spec, lambda stage, share: print(f"{stage} {share:.2f}", flush=True), overrides=overrides)
+        backend = load(
+            spec,
+            lambda stage, share: print(f"{stage} {share:.2f}", flush=True),
+            multiprocess=args.multiprocess,
+            overrides=overrides,
+        )
         try:
             randomize(backend.engine)
             assert backend.reset_prefix_cache()
             results.engine(backend.info)
-            measure(args, spec, backend, results)
+            results.add("arguments", {name: str(value) for name, value in vars(args).items()})
+            measure(args.parts, spec, backend, results, args.kept, 2 if args.tiny else max(WIDTHS))
         finally:
             backend.close()
 

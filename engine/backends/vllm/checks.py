@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from engine.backends.vllm import describe
 from sessions.errors import RefeedError
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ def verify(spec: CampaignSpec, config: Any, core: Any) -> tuple[str, ...]:
     _refuse_uncached(config, core)
     _refuse_hybrids(config, core)
     _verify_invariance(spec)
+    _verify_attention(spec, config)
     warnings = []
     if spec.batch_invariant and int(config.model_config.get_head_size()) <= HEADS_THAT_DIFFER:
         warnings.append(
@@ -98,6 +100,17 @@ def verify(spec: CampaignSpec, config: Any, core: Any) -> tuple[str, ...]:
             "it holding the GPU"
         )
     return tuple(warnings)
+
+
+def _verify_attention(spec: CampaignSpec, config: Any) -> None:
+    """A platform with one backend takes it whatever was asked; a core in its own process does not tell."""
+    used = describe.attention_backend(config)
+    if spec.attention_backend is not None and used not in (spec.attention_backend.upper(), describe.ELSEWHERE):
+        raise RefeedError(
+            "engine",
+            f"attention_backend = {spec.attention_backend} was asked for, but vLLM uses {used}",
+            f"leave it out, or set it to {used}",
+        )
 
 
 def _verify_invariance(spec: CampaignSpec) -> None:

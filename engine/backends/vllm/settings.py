@@ -41,6 +41,7 @@ def arguments(spec: CampaignSpec, path: str, *, cpu: bool, log_stats: bool) -> d
         "num_gpu_blocks_override": spec.kv_blocks,
         "gpu_memory_utilization": spec.gpu_memory_utilization,
         "tensor_parallel_size": spec.tensor_parallel,
+        "attention_backend": spec.attention_backend,
     }
     chosen = {name: value for name, value in given.items() if value is not None}
     if cpu:
