@@ -101,6 +101,21 @@ def test_blocks_recomputed_after_preemption_count_as_prefilled(folder: Path) -> 
     assert [origin.decode_tokens for origin in origins] == [0, 0, 8, 0, 15]
 
 
+def test_a_step_that_preempts_admits_nobody(folder: Path) -> None:
+    """A preempted request waits for the next step even where its blocks, hit in another's copies, would fit at once.
+
+    Both prompts are the same two full blocks; the last token is always computed, so the second request holds a copy of
+    its own of the second block. When it is preempted that copy is free, and both of its blocks are the first one's.
+    """
+    engine = open_engine(folder, max_model_len=64, num_blocks=4, max_num_seqs=2)
+    first, second = (request(name, prompt_of(32), max_tokens=4) for name in ("first", "second"))
+    watcher = Recorder()
+    out = engine.run([first, second], watcher)
+    assert [done.preemptions for done in out] == [0, 1]
+    at = next(number for number, stats in enumerate(watcher.steps) if stats.preemptions == 1)
+    assert [(stats.running, stats.waiting) for stats in watcher.steps[at : at + 2]] == [(1, 1), (2, 0)]
+
+
 @pytest.mark.parametrize(("changes", "finish", "length"), [({"max_tokens": 5}, "length", 5), ({}, "length", 24)])
 def test_length_limits_end_a_request(folder: Path, changes: dict[str, Any], finish: str, length: int) -> None:
     """max_tokens and max_model_len both end with "length"."""
