@@ -128,7 +128,9 @@ def _print_version(ctx: click.Context, param: click.Parameter, wanted: bool) -> 
     invoke_without_command=True,
     no_args_is_help=False,
 )
-@click.option("--version", is_flag=True, expose_value=False, is_eager=True, callback=_print_version, help="Print it.")
+@click.option(
+    "--version", is_flag=True, expose_value=False, is_eager=True, callback=_print_version, help="Print the version."
+)
 @click.pass_context
 def cli(ctx: click.Context) -> int | None:
     """Replay audits of per-token credit.
