@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +13,7 @@ import click
 import pytest
 
 from sessions.errors import RefeedError
+from sessions.presets import PRESETS
 from tui import cli, errors
 
 if TYPE_CHECKING:
@@ -218,6 +221,22 @@ def test_presets_json_can_be_parsed() -> None:
     names = [preset["name"] for preset in said["presets"]]
     assert {"demo", "smoke", "paper-main", "paper-batch-invariant"} <= set(names)
     assert all(preset["description"] and preset["fields"] for preset in said["presets"])
+
+
+def test_presets_show_their_settings_as_a_spec_file_has_them(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each setting is a line of TOML with the preset's own value, long texts cut; 80 columns are enough."""
+    assert cli.run(["presets"]) == errors.DONE
+    lines = capsys.readouterr().out.splitlines()
+    assert max(len(line) for line in lines) <= 80
+    heads = [number for number, line in enumerate(lines) if not line.startswith(" ")]
+    assert len(heads) == len(PRESETS)
+    for preset, start, end in zip(PRESETS.values(), heads, [*heads[1:], len(lines)], strict=True):
+        text = " ".join(line[22:] for line in lines[start:end]).removeprefix(preset.description)
+        settings = tomllib.loads("\n".join(re.split(r", (?=\w+ = )", text.strip())))
+        assert settings.keys() <= preset.fields.keys()
+        for name, value in settings.items():
+            wanted = preset.fields[name]
+            assert value == wanted or (str(value).endswith("...") and str(wanted).startswith(str(value)[:-3]))
 
 
 def test_paths_names_the_home(home: Path) -> None:

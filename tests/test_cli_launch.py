@@ -98,6 +98,7 @@ def test_a_dry_run_prints_a_spec_that_registers_the_same_campaign(
     printed = capsys.readouterr().out
     assert f"# digest: {made['digest']}" in printed
     assert "# tokens: about" in printed
+    assert "# time: under a minute at an assumed" in printed
     path = tmp_path / "spec.toml"
     path.write_text(printed)
     assert from_fields(dict(tomllib.loads(printed))).task_digest == made["spec"]["task_digest"]

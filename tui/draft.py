@@ -11,7 +11,7 @@ import msgspec
 from sessions.errors import RefeedError
 from sessions.presets import PRESETS
 from sessions.spec import CampaignSpec
-from tui.spec_options import DIGESTS, combine, field_help, flag
+from tui.spec_options import DIGESTS, combine, field_help, flag, shown
 
 if TYPE_CHECKING:
     from tui.spec_options import Asked
@@ -44,15 +44,6 @@ def parse(name: str, text: str) -> object:
     if value is None:  # a flag cannot say it either
         raise RefeedError("spec", f"spec field `{name}` cannot be set to none", "leave it empty for the preset's value")
     return value
-
-
-def shown(value: object) -> str:
-    """A field's value as a person types it."""
-    if value is None:
-        return "none"
-    if isinstance(value, bool):
-        return str(value).lower()
-    return ",".join(str(part) for part in value) if isinstance(value, tuple) else str(value)
 
 
 @dataclass

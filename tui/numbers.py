@@ -9,7 +9,20 @@ from sessions.words import clock, count
 if TYPE_CHECKING:
     from stats.clustered import Interval
 
-__all__ = ["NONE", "clock", "count", "e_value", "interval", "nats", "number", "ordinal", "p_value", "percent", "points"]
+__all__ = [
+    "NONE",
+    "clock",
+    "count",
+    "e_value",
+    "interval",
+    "nats",
+    "number",
+    "ordinal",
+    "p_value",
+    "percent",
+    "points",
+    "rough",
+]
 
 NONE: Final = "-"
 SMALLEST_P: Final = 1e-300
@@ -55,6 +68,14 @@ def e_value(e: float) -> str:
 def nats(delta: float | None) -> str:
     """A logprob difference to three significant digits."""
     return NONE if delta is None else f"{delta:.3g}"
+
+
+def rough(seconds: float) -> str:
+    """An estimated duration, no finer than it can be known: "under a minute", "about 12 min", "about 2.4 h"."""
+    minute, hour = 60, 3600
+    if seconds < minute:
+        return "under a minute"
+    return f"about {seconds / minute:.0f} min" if seconds < hour else f"about {seconds / hour:.1f} h"
 
 
 def ordinal(position: int) -> str:

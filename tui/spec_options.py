@@ -67,7 +67,8 @@ def _click_settings(kind: msgspec.inspect.Type) -> dict[str, Any]:
             return {"type": click.STRING}
 
 
-def _default_text(value: object) -> str:
+def shown(value: object) -> str:
+    """A field's value as a flag takes it."""
     if value is None:
         return "none"
     if isinstance(value, tuple):
@@ -89,7 +90,7 @@ def options() -> list[click.Option]:
         declaration = flag(field.name)
         if not settings:
             declaration = f"{declaration}/--no-{declaration.removeprefix('--')}"
-        text = f"{texts.get(field.name, '')} [default: {_default_text(field.default)}]"
+        text = f"{texts.get(field.name, '')} [default: {shown(field.default)}]"
         made.append(click.Option([declaration, field.name], default=None, help=text, **settings))
     return made
 
@@ -178,16 +179,17 @@ def to_toml(spec: CampaignSpec) -> str:
     lines = []
     for name in CampaignSpec.__struct_fields__:
         value = getattr(spec, name)
-        lines.append(f"# {name} = (the engine's own, or none)" if value is None else f"{name} = {_toml_value(value)}")
+        lines.append(f"# {name} = (the engine's own, or none)" if value is None else f"{name} = {toml_value(value)}")
     return "\n".join(lines)
 
 
-def _toml_value(value: object) -> str:
+def toml_value(value: object) -> str:
+    """A field's value as a spec file has it."""
     match value:
         case bool():
             return str(value).lower()
         case tuple():
-            return f"[{', '.join(_toml_value(part) for part in value)}]"
+            return f"[{', '.join(toml_value(part) for part in value)}]"
         case str():
             return msgspec.json.encode(value).decode() if value.isprintable() else _toml_escaped(value)
         case _:

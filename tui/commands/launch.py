@@ -14,6 +14,7 @@ from sessions.spec import CampaignSpec, register
 from tui import errors
 from tui.commands.base import Command, ascii_option, json_option, plain_option, refresh_option
 from tui.console import say, say_json
+from tui.numbers import rough
 from tui.plaintext import one_line
 from tui.spec_options import DIGESTS, Asked, combine, options, to_toml
 
@@ -186,15 +187,9 @@ def _show_plan(registration: Registration, estimate: Estimate, missing: Sequence
     for lack in missing:
         say(f"# missing here: {one_line(lack)}")
     say(f"# tokens: about {estimate.likely_tokens:,}, {estimate.most_tokens:,} at most (screened-out problems aside)")
-    say(f"# time: about {_duration(estimate.seconds)} at an assumed {estimate.tokens_per_second:,.0f} tokens/s")
+    rate = f"{estimate.tokens_per_second:,.0f} tokens/s"
+    say(f"# time: {rough(estimate.seconds)} at an assumed {rate}, besides starting the engine")
     if estimate.cost is None:
         say("# cost: unknown without --price-per-hour")
     else:
         say(f"# cost: about {estimate.cost:,.2f} at {registration.price_per_hour:g} an hour")
-
-
-def _duration(seconds: float) -> str:
-    minute, hour = 60, 3600
-    if seconds < minute:
-        return f"{seconds:.0f} s"
-    return f"{seconds / minute:.0f} min" if seconds < hour else f"{seconds / hour:.1f} h"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from itertools import zip_longest
 from typing import Final
 
 import click
@@ -12,10 +13,12 @@ from sessions.spec import CampaignSpec
 from tui.commands.base import Command, json_option
 from tui.console import say, say_json
 from tui.plaintext import one_line
+from tui.spec_options import toml_value
 
 NAMES: Final = 21
 WIDTH: Final = 80
 LONGEST: Final = 40
+UNBROKEN: Final = "\N{NO-BREAK SPACE}"
 
 
 @click.command(
@@ -36,13 +39,24 @@ def command(as_json: bool) -> None:
         )
         return
     for preset in PRESETS.values():
-        say(f"{preset.name:<{NAMES}} {preset.description}")
-        for line in textwrap.wrap(_differences(preset.fields), WIDTH - NAMES - 1, break_on_hyphens=False):
-            say(f"{'':<{NAMES}} {line}")
+        lines = (*textwrap.wrap(preset.description, WIDTH - NAMES - 1), *_wrapped(_differences(preset.fields)))
+        for name, line in zip_longest((preset.name,), lines, fillvalue=""):
+            say(f"{name:<{NAMES}} {line}")
 
 
-def _differences(fields: dict[str, object]) -> str:
-    """Fields that a preset sets away from the spec's defaults; `launch --dry-run` shows all of them."""
+def _differences(fields: dict[str, object]) -> list[str]:
+    """Fields that a preset sets away from the spec's defaults, as a spec file has them; `launch --dry-run` has all."""
     default = CampaignSpec()
     changed = ((name, value) for name, value in fields.items() if value != getattr(default, name))
-    return ", ".join(f"{name} = {one_line(str(value), LONGEST)}" for name, value in changed)
+    return [f"{name} = {toml_value(_short(value))}" for name, value in changed]
+
+
+def _short(value: object) -> object:
+    return one_line(value, LONGEST) if isinstance(value, str) else value
+
+
+def _wrapped(settings: list[str]) -> list[str]:
+    """Settings with commas between them, broken only there."""
+    text = ", ".join(setting.replace(" ", UNBROKEN) for setting in settings)
+    wrapped = textwrap.wrap(text, WIDTH - NAMES - 1, break_on_hyphens=False)
+    return [line.replace(UNBROKEN, " ") for line in wrapped]

@@ -15,7 +15,7 @@ from sessions.presets import PRESETS
 from sessions.spec import register
 from sessions.store import Store
 from tui.draft import NAMES, Draft, meanings
-from tui.numbers import clock
+from tui.numbers import rough
 from tui.plaintext import one_line
 from tui.screens.base import SizedScreen
 from tui.screens.dialogs import Ask, Confirm
@@ -234,12 +234,8 @@ class NewScreen(SizedScreen):
 
 def _sized(found: Estimate) -> list[Line]:
     price = "no price given" if found.cost is None else f"about {money(found.cost)}"
+    rate = f"{found.tokens_per_second:,.0f} tokens/s"
     return [
-        ((f"about {found.likely_tokens:,} tokens (at most {found.most_tokens:,})", "plain"),),
-        (
-            (
-                f"about {clock(found.seconds)} at an assumed {found.tokens_per_second:,.0f} tokens/s; cost: {price}",
-                "plain",
-            ),
-        ),
+        ((f"about {found.likely_tokens:,} tokens (at most {found.most_tokens:,}); cost: {price}", "plain"),),
+        ((f"{rough(found.seconds)} at an assumed {rate}, besides starting the engine", "plain"),),
     ]
