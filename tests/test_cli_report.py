@@ -339,6 +339,23 @@ def test_list_shows_sessions_newest_first(capsys: pytest.CaptureFixture[str]) ->
     assert "3/3" in capsys.readouterr().out
 
 
+def test_list_marks_batch_invariant_sessions_and_says_what_the_mark_means(capsys: pytest.CaptureFixture[str]) -> None:
+    """The mark stands at the model and widens the list by one column; without such a session there is none."""
+    write(campaign(), name="stock")
+    assert cli.run(["list"]) == errors.DONE
+    before = capsys.readouterr().out
+    assert "batch-invariant" not in before
+    assert "*" not in before
+    write(campaign(), msgspec.structs.replace(SPEC, batch_invariant=True), name="exact")
+    assert cli.run(["list"]) == errors.DONE
+    head, *listed, explained = capsys.readouterr().out.splitlines()
+    exact, stock = sorted(listed, key=lambda line: "stock" in line)
+    assert "exact  bundled*  " in exact
+    assert "stock  bundled   " in stock
+    assert explained == "* batch-invariant"
+    assert max(map(len, (head, exact, stock))) == max(map(len, before.splitlines())) + 1
+
+
 def test_list_survives_a_damaged_session(capsys: pytest.CaptureFixture[str]) -> None:
     """One broken folder is listed as damaged and hides no other."""
     good, bad = write(campaign()), write(campaign())

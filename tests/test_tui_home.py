@@ -72,6 +72,20 @@ async def test_sessions_are_listed_newest_first_and_live_ones_are_marked(home: P
     assert "+18.1pp (31.9% vs 13.7%)" in lines[primary]
 
 
+async def test_batch_invariant_sessions_are_marked_in_the_list(home: Path) -> None:
+    """The line above the list says what the mark means; an id keeps all of its characters beside it."""
+    script = Script(home, settings={"batch_invariant": True})
+    script.begin()
+    finished(home, "stock")
+    for size in ((80, 24), (120, 40), (200, 60)):
+        async with opened(None, size, mode="home") as (app, pilot):
+            text = await until(app, pilot, "2 sessions")
+        assert "newest first; * batch-invariant" in text
+        marked = script.folder.id if size[0] == 80 else "bundled"
+        assert f" {marked}* " in text
+        assert "stock*" not in text
+
+
 async def test_an_empty_home_says_how_to_start(home: Path) -> None:
     """Without sessions, the screen names the key that starts one."""
     del home

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from sessions.store import SessionFolder
 
 GAP = "  "
+INVARIANT = "*"
+EXPLAINED = f"{INVARIANT} batch-invariant"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,28 @@ class Row:
     headline: str
 
 
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One session as it was when the list was read.
+
+    Attributes:
+        folder: of it.
+        row: what is said of it.
+        wanted: problems that it registered.
+        batch_invariant: whether all of its passes have to agree to the last bit.
+    """
+
+    folder: SessionFolder
+    row: Row
+    wanted: int
+    batch_invariant: bool
+
+    def marked(self, text: str, limit: int) -> str:
+        """A name on one line of at most `limit` characters, marked where the session is batch-invariant."""
+        mark = INVARIANT if self.batch_invariant else ""
+        return one_line(text, limit - len(mark)) + mark
+
+
 @click.command(
     name="list",
     cls=Command,
@@ -58,15 +82,15 @@ def command(as_json: bool) -> None:
     store = Store()
     listed = [describe(folder) for folder in store.folders()]
     if as_json:
-        say_json({"sessions": [asdict(row) for row, _ in listed]})
+        say_json({"sessions": [asdict(entry.row) for entry in listed]})
     elif listed:
         _show(listed)
     else:
         say(f"no sessions in {one_line(str(store.path))}; start one with `refeed-tui launch demo`")
 
 
-def describe(folder: SessionFolder) -> tuple[Row, int]:
-    """One session and how many problems it registered; a damaged one is listed as failed, with the damage."""
+def describe(folder: SessionFolder) -> Entry:
+    """One session; a damaged one is listed as failed, with the damage."""
     try:
         spec, summary = folder.spec(), folder.summary()
         started = summary.started or None
@@ -82,8 +106,9 @@ def describe(folder: SessionFolder) -> tuple[Row, int]:
             headline=f"DAMAGED: {summary.broken}" if summary.broken else summary.headline(),
         )
     except RefeedError as error:
-        return Row(folder.id, None, "", "", "failed", None, 0, 0, f"DAMAGED: {error.message}"), 0
-    return row, spec.problems
+        damaged = Row(folder.id, None, "", "", "failed", None, 0, 0, f"DAMAGED: {error.message}")
+        return Entry(folder, damaged, wanted=0, batch_invariant=False)
+    return Entry(folder, row, spec.problems, spec.batch_invariant)
 
 
 def _iso(wall: float) -> str | None:
@@ -94,13 +119,16 @@ def _iso(wall: float) -> str | None:
         return None
 
 
-def _show(listed: list[tuple[Row, int]]) -> None:
+def _show(listed: list[Entry]) -> None:
     cells = [("session", "name", "model", "state", "problems", "headline")]
-    for row, wanted in listed:
-        done = f"{row.problems}/{wanted}"
-        name, model = one_line(row.name or "-", 16), one_line(row.model.rsplit("/", 1)[-1] or "-", 20)
+    for entry in listed:
+        row = entry.row
+        done = f"{row.problems}/{entry.wanted}"
+        name, model = one_line(row.name or "-", 16), entry.marked(row.model.rsplit("/", 1)[-1] or "-", 20)
         cells.append((one_line(row.id), name, model, row.state, done, one_line(row.headline, 120)))
     widths = [max(len(line[at]) for line in cells) for at in range(len(cells[0]) - 1)]
     for line in cells:
         columns = (cell.ljust(width) for cell, width in zip(line, widths, strict=False))
         say(GAP.join((*columns, line[-1])).rstrip())
+    if any(entry.batch_invariant for entry in listed):
+        say(EXPLAINED)

@@ -14,7 +14,7 @@ from sessions.errors import RefeedError
 from sessions.export import FORMATS, export
 from sessions.store import Store
 from tui.audited import Session, audit
-from tui.commands.list import describe
+from tui.commands.list import EXPLAINED, describe
 from tui.numbers import count
 from tui.plaintext import one_line
 from tui.report_text import render
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
 
     from tui.app import RefeedApp
-    from tui.views.home import Entry
+    from tui.commands.list import Entry
 
 LOOK_EVERY = 2.0
 ASKED = "csv,md,latex"
@@ -120,7 +120,7 @@ class HomeScreen(SizedScreen):
     @work(thread=True, exclusive=True, group="list")
     def _look(self) -> None:
         try:
-            entries = [home.Entry(folder, *describe(folder)) for folder in Store().folders()]
+            entries = [describe(folder) for folder in Store().folders()]
         except RefeedError as error:
             self.post_message(Listed((), str(error)))
         else:
@@ -131,6 +131,8 @@ class HomeScreen(SizedScreen):
         self._entries = message.entries
         live = sum(entry.row.state in {"running", "paused"} for entry in self._entries)
         text = f"{count(len(self._entries), 'session')}, {live} live; newest first"
+        if any(entry.batch_invariant for entry in self._entries):
+            text += f"; {EXPLAINED}"
         if not self._entries:
             text = "no sessions yet: n starts a campaign"
         note = message.error or text

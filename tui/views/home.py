@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tui.plaintext import one_line
@@ -12,18 +11,17 @@ from tui.widgets.table import Column
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sessions.store import SessionFolder
-    from tui.commands.list import Row
+    from tui.commands.list import Entry
     from tui.views.glyphs import Glyphs
     from tui.widgets.ink import Span
 
 NARROW: Final = (
     Column("", 1),
     Column("state", 13),
-    Column("session", 20),
+    Column("session", 21),
     Column("problems", 8, "right"),
-    Column("pivots", 7, "right"),
-    Column("excess (re-feed vs floor)", 0),
+    Column("pivots", 6, "right"),
+    Column("excess (re-feed, floor)", 0),
 )
 MEDIUM: Final = (
     Column("", 1),
@@ -47,15 +45,6 @@ WIDE: Final = (
     Column("excess (re-feed vs floor)", 0),
 )
 WIDTHS: Final = ((160, WIDE), (100, MEDIUM), (0, NARROW))
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One session as it was when the list was read."""
-
-    folder: SessionFolder
-    row: Row
-    wanted: int
 
 
 def columns(width: int) -> tuple[Column, ...]:
@@ -99,17 +88,16 @@ class SessionRows:
         state = block(status(found.state), self._glyphs)
         done = f"{found.problems}/{entry.wanted}"
         headline: Span = (one_line(found.headline, 120), "bad" if found.headline.startswith("DAMAGED") else "plain")
-        model = one_line(found.model.rsplit("/", 1)[-1] or "-")
         started = "-" if found.started is None else found.started[:16].replace("T", " ")
         if self._columns is NARROW:
-            named: Span = (one_line(found.name or found.id), "strong")
+            named: Span = (entry.marked(found.name or found.id, self._columns[2].width), "strong")
             return mark, state, named, (done, "plain"), (f"{found.pivots:,}", "plain"), headline
         lead: tuple[Span, ...] = (
             mark,
             state,
             (one_line(found.id), "plain"),
             (one_line(found.name or "-"), "strong"),
-            (model, "plain"),
+            (entry.marked(found.model.rsplit("/", 1)[-1] or "-", self._columns[4].width), "plain"),
         )
         if self._columns is MEDIUM:
             return (*lead, (done, "plain"), headline)
