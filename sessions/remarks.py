@@ -50,10 +50,11 @@ def standing(state: CampaignState, doing: str) -> list[str]:
 def unfinished(state: CampaignState) -> bool:
     """Whether a campaign has yet to reach its planned end: its verdict is one so far, whatever it does now.
 
-    Without a stop rule "stopped" means that hours or cost ran out before all problems were measured.
+    Without a stop rule "stopped" means that hours or cost ran out before all problems were measured. An import is whole
+    once it was read to its end; in the middle of a replay it is not.
     """
     if state.imported:
-        return False
+        return state.ended is None
     planned = {"finished"} if state.spec.stop == "none" else {"finished", "stopped"}
     return state.ended is None or state.ended.state not in planned
 

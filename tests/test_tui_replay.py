@@ -167,3 +167,16 @@ def test_gaps_between_runs_are_shortened() -> None:
     ]
     tape = Tape(events)
     assert tape.at == pytest.approx([0.0, 50.0, 50.1, 60.1])
+
+
+async def test_a_verdict_in_the_middle_of_a_replayed_import_is_one_so_far(tmp_path: Path) -> None:
+    """Imports know no planned end but that of their file; before it a verdict is as unfinished as a campaign's."""
+    folder = imported(tmp_path)
+    async with opened(folder, (120, 40), mode="replay", speed=0.125) as (app, pilot):
+        shown, text = await screen(app, pilot, "space", *["n"] * 5)
+        assert "LOAD-BEARING so far" in text
+        shown.seek(len(tape_of(shown).events))
+        await settle(app, pilot)
+        text = screen_text(app)
+        assert "LOAD-BEARING" in text
+        assert "so far" not in text
