@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from sessions.events import CacheFailure, Ended, Notice, PassStarted, Paused, Progress
 from sessions.reading import read
@@ -215,7 +216,7 @@ def test_a_resumed_session_does_not_end_at_its_old_end(capsys: pytest.CaptureFix
                     Ended(state="finished", exit_code=0, reason="all problems measured")])  # fmt: skip
     assert cli.run(["attach", folder.id]) == errors.DONE
     shown = capsys.readouterr().out
-    assert "resumed on" in shown
+    assert "resumed 00:00 after the run before on" in shown
     assert "aborted: a miss" in shown
 
 
@@ -253,6 +254,19 @@ def test_what_runs_is_told_from_the_last_progress() -> None:
     assert teller.now(3.0) == (
         "[01:04] problem 1/3 (task 4) re-feed: 12/80 done, 12 verified, 0 failed, 4,321 tokens/s, KV 25%, 1 preemption"
     )
+
+
+def test_the_clock_of_the_lines_goes_on_after_a_resume() -> None:
+    """Lines are stamped with the time that workers ran; how long nothing ran is said where it ends."""
+    teller = Teller(SPEC)
+    ended = Ended(state="interrupted", exit_code=143, reason="the worker got SIGTERM")
+    events = ((opened(), 0, 0), (ended, 95, 95), (opened(), 3695, 0), (Paused(), 3705, 10))
+    lines = [
+        line for event, wall, mono in events for line in teller.hear(replace(event, wall=float(wall), mono=float(mono)))
+    ]
+    assert [line[:7] for line in lines] == ["[00:00]", "[01:35]", "[01:35]", "[01:45]"]
+    assert lines[2].startswith("[01:35] resumed 1:00:00 after the run before on ")
+    assert teller.now(5.0).startswith("[01:50] ")
 
 
 def test_loading_pausing_and_screening_are_told() -> None:

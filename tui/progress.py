@@ -51,11 +51,15 @@ class Teller:
             RefeedError: kind "integrity" when the event contradicts the journal before it.
         """
         fold(self.state, event)
-        return [f"[{clock(event.mono)}] {line}" for line in self._lines(event)]
+        return [f"[{self._clock()}] {line}" for line in self._lines(event)]
 
     def now(self, waited: float) -> str:
         """What is running, `waited` seconds after the last event."""
-        return f"[{clock(self.state.mono + waited)}] {self._doing()}"
+        return f"[{self._clock(waited)}] {self._doing()}"
+
+    def _clock(self, waited: float = 0.0) -> str:
+        """Time that workers ran, all runs: it goes on where a resume continues, as the dashboard's "elapsed" does."""
+        return clock(self.state.seconds + waited)
 
     def _doing(self) -> str:
         now = self.state.current
@@ -85,7 +89,8 @@ class Teller:
         self._measured_before = len(self.state.measured)
         if event.source:
             return [f"imported from {one_line(event.source, 60)}"]
-        verb = "started" if len(self.state.runs) == 1 else "resumed"
+        gaps = self.state.gaps()
+        verb = f"resumed {clock(gaps[-1].seconds)} after the run before" if gaps else "started"
         return [f"{verb} on {one_line(event.host, 40) or 'this machine'}, refeed-tui {one_line(event.version, 20)}"]
 
     @_lines.register
