@@ -12,6 +12,7 @@ from tui.screens.campaign import CampaignScreen
 from tui.screens.inspector import InspectorScreen
 from tui.screens.pivots import PivotsPane
 from tui.views.help import KEYS
+from tui.widgets.lines import ScrollLines
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -102,19 +103,21 @@ async def test_filter_keeps_what_matches_and_says_how_many(tmp_path: Path) -> No
 
 
 async def test_filters_agree_with_the_journal(tmp_path: Path) -> None:
-    """`flip`, `zero` and `same` part the pivots without rest."""
+    """`reversed`, `zero` and `same`, the words of the table, part the pivots without rest; `flip` is the old word."""
     folder = imported(tmp_path, "screened")
     async with opened(folder) as (app, pilot):
         await press(app, pilot, "2")
         counts = []
-        for word in ("flip", "zero", "same"):
+        for word in ("reversed", "zero", "same", "flip"):
             pane = app.screen.query_one(PivotsPane)
-            await press(app, pilot, "slash", *["backspace"] * 6, *word, "enter")
-            counts.append(len(pane.table.rows))
+            await press(app, pilot, "slash", *["backspace"] * 8, *word, "enter")
+            rows = pane.table.rows
+            assert word == "flip" or {rows.cells(row)[8][0].lower() for row in range(len(rows))} == {word}
+            counts.append(len(rows))
         assert app.watched is not None
         live = app.watched.state.live
-        assert sum(counts) == len(app.watched.state.pivots)
-        assert counts[0] == live.common.refeed.reversals
+        assert sum(counts[:3]) == len(app.watched.state.pivots)
+        assert counts[0] == counts[3] == live.common.refeed.reversals
         assert counts[0] + counts[1] == live.common.refeed.disagree
 
 
@@ -130,9 +133,9 @@ async def test_sorting_and_jumping_to_disagreements(tmp_path: Path) -> None:
         margins = [float(pane.table.rows.cells(row)[3][0]) for row in range(len(pane.table.rows))]
         assert margins == sorted(margins)
         text = await press(app, pilot, "S")
-        assert "by margin, reversed" in text
+        assert "by margin, backwards" in text
         await press(app, pilot, "g", "d")
-        assert pane.table.rows.cells(pane.table.cursor)[8][0] in {"zero", "FLIP"}
+        assert pane.table.rows.cells(pane.table.cursor)[8][0] in {"zero", "REVERSED"}
         first = pane.table.cursor
         await press(app, pilot, "d")
         assert pane.table.cursor > first
@@ -226,6 +229,27 @@ async def test_copy_writes_a_file_and_asks_the_terminal(tmp_path: Path, monkeypa
         assert "copied" in text
     assert copied.startswith("task\tstate")
     assert len(copied.split("\n")) == 3
+
+
+async def test_the_setup_panel_cuts_nothing_and_copies_values_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Names of numerics stand whole, also those that are longer than their column; what wraps is copied unbroken."""
+    monkeypatch.setenv("REFEED_TUI_HOME", str(tmp_path))
+    long = "a_fact_with_a_name_longer_than_its_column"
+    script = Script(tmp_path, settings={"model": "/a/" + "long/" * 30 + "path"})
+    script.begin(numerics={"attention_prefill": "tiles", long: "its value", "nothing": ""})
+    async with opened(script.folder) as (app, pilot):
+        await press(app, pilot, "8", "y")
+        shown = app.screen.query_one("#registration", ScrollLines).text
+    lines = [line.split() for line in shown.split("\n")]
+    for wanted in (["attention_prefill", "tiles"], [long], ["its", "value"], ["nothing", "-"]):
+        assert wanted in lines
+    assert max(len(line) for line in shown.split("\n")) <= 80
+    copied = (tmp_path / "clipboard.txt").read_text()
+    for whole in (script.folder.registration().digest, str(script.folder.path), str(script.spec.model)):
+        assert whole in copied
+        assert whole in "".join(line.strip() for line in shown.split("\n"))
 
 
 async def test_abort_asks_once_and_names_what_is_lost(tmp_path: Path) -> None:

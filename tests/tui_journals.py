@@ -109,7 +109,7 @@ class Script:
         self.clock.mono += after
         self.journal.append(event)
 
-    def begin(self, model: str = "bundled", machine: str = "two cores") -> None:
+    def begin(self, model: str = "bundled", machine: str = "two cores", numerics: dict[str, str] | None = None) -> None:
         """Open it and let the engine answer."""
         self.say(Opened(session=self.folder.id, version="0.1.0", host="box", pid=4242))
         self.say(Notice(kind="loading", text="loading the model", fraction=0.5), 0.5)
@@ -122,7 +122,7 @@ class Script:
             max_num_seqs=128,
             proof="ledger",
             seconds=1.5,
-            numerics={"torch": "2.13", "kernels": "split"},
+            numerics=numerics or {"torch": "2.13", "kernels": "split"},
             fingerprint="ab" * 32,
             machine={"cpu": machine},
         )

@@ -83,7 +83,7 @@ class PivotsPane(Pane):
 
     def _said(self, shown: int, there: int) -> str:
         now = self.query_now
-        order = f"{query.SORTS[now.sort]}{', reversed' if now.descending else ''}"
+        order = f"{query.SORTS[now.sort]}{', backwards' if now.descending else ''}"
         kept = f" that match {now.filter!r}" if now.filter else ""
         return f"{shown:,} of {there:,} pivots{kept}, by {order}"
 

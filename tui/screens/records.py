@@ -11,6 +11,7 @@ from textual.message import Message
 from tui.follow import last_lines
 from tui.screens.base import Pane
 from tui.views import log, problems, registration
+from tui.widgets.ink import text_of
 from tui.widgets.lines import Lines, ScrollLines
 from tui.widgets.table import LineTable
 
@@ -129,6 +130,7 @@ class RegistrationPane(Pane):
             body.show(registration.lines(watched, max(40, body.size.width - 1), self.glyphs))
 
     def copied(self, watched: Watched) -> str:
-        """Everything, also what is scrolled away."""
-        del watched
-        return self.query_one("#registration", ScrollLines).text
+        """Everything, also what is scrolled away; each value on one line, however the screen breaks it."""
+        width = max(40, self.query_one("#registration", ScrollLines).size.width - 1)
+        found = registration.lines(watched, width, self.glyphs, whole=True)
+        return "\n".join(text_of(spans).rstrip() for spans in found)

@@ -85,8 +85,9 @@ def rate_line(
     lead = f"{name:8}{percent(rate.rate):>6} {spread:<13} {changed:,}/{n:,} "
     bound = nothing_seen(n, clusters) if changed == 0 else None
     if bound is not None:
-        text = f"none seen: below {percent(bound.independent)} (95%) if pivots were independent"
-        return ((lead, ink), (text[: max(0, width - len(lead))], "muted"))
+        seen = f"none seen: below {percent(bound.independent)} (95%) if "
+        said = (f"{seen}pivots were independent", f"{seen}independent", "none seen", "")
+        return ((lead, ink), (next(text for text in said if not text or len(text) <= width - len(lead)), "muted"))
     return ((lead, ink), *whisker(rate.rate, rate.ci95, scale, max(0, width - len(lead) - 1), glyphs, ink))
 
 
@@ -127,7 +128,7 @@ def _excess(watched: Watched, condition: Condition, width: int, glyphs: Glyphs) 
         load_bearing=spec.decision[1],
     )
     so_far = " so far" if unfinished(watched.state) else ""
-    rule = f"rule: <{spec.decision[0]:.3g} negligible, >{spec.decision[1]:.3g} load-bearing"
+    rule = f"<{spec.decision[0]:.3g} negligible, >{spec.decision[1]:.3g} load-bearing"
     verdict: Sequence[Span] = ()
     if condition == "common" and ruled.verdict is not None:
         words = ", no interval" if pooled.ci95 is None else ", interval includes 0"
@@ -137,7 +138,7 @@ def _excess(watched: Watched, condition: Condition, width: int, glyphs: Glyphs) 
         (
             (("excess  ", "plain"), (f"{points(pooled.value):>6} {spread}", "strong")),
             tuple(verdict),
-            ((rule, "muted"),),
+            (("rule: ", "muted"), (rule, "muted")),
         ),
         width,
         glyphs,

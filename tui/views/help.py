@@ -20,7 +20,7 @@ KEYS: Final = (
     ("space", "pause the view; in a replay, the clock"),
     ("c", "eligibility: any pass nonzero, or exact-1 nonzero"),
     ("/", "filter pivots"),
-    ("s  S", "sort by the next column; reverse"),
+    ("s  S", "sort by the next column; the other way round"),
     ("d  D", "next and previous disagreement"),
     ("enter", "inspect the pivot"),
     ("y", "copy: to the clipboard (OSC 52), and to a file"),

@@ -75,7 +75,7 @@ def _token(name: str, token: int | None, text: str, logprob: float | None) -> Li
 
 
 def _estimates(pivot: Pivot) -> Iterator[Line]:
-    yield ((f"{'pass':<9}{'right, actual':>14}{'alternative':>13}{'net':>6}{'credit':>9}  {'sign':<6}", "title"),)
+    yield ((f"{'pass':<9}{'right, actual':>14}{'alternative':>13}{'net':>6}{'credit':>9}  {'sign':<8}", "title"),)
     first = pivot.exact1.net
     for name, result in zip(PASSES, (pivot.exact1, pivot.exact2, pivot.refeed), strict=True):
         actual, other = result.actual.correct, result.alternative.correct
@@ -84,7 +84,7 @@ def _estimates(pivot: Pivot) -> Iterator[Line]:
         sign = "" if name == "exact-1" else change(first, result.net)
         capped = result.actual.capped + result.alternative.capped
         note = f"{capped} capped" if capped > 0 else ""
-        text = f"{name:<9}{right:>14}{wrong:>13}{signed(result.net):>6}{result.net / pivot.k:>+9.3f}  {sign:<6}{note}"
+        text = f"{name:<9}{right:>14}{wrong:>13}{signed(result.net):>6}{result.net / pivot.k:>+9.3f}  {sign:<9}{note}"
         yield ((text, INKS[name]),)
 
 

@@ -68,7 +68,7 @@ def _map(found: Joint, name: str, ink: Ink, cell: int, deep: int, glyphs: Glyphs
     total = int(counts.sum())
     first = np.sign(np.arange(-k, k + 1))
     same = int(counts[first[:, None] == first[None, :]].sum())
-    flips = int(counts[first[:, None] * first[None, :] < 0].sum())
+    opposite = int(counts[first[:, None] * first[None, :] < 0].sum())
     top = int(counts.max()) if total > 0 else 0
     lines: list[Line] = [
         ((f"{name}, K = {k}, n = {total:,}", ink),),
@@ -86,7 +86,7 @@ def _map(found: Joint, name: str, ink: Ink, cell: int, deep: int, glyphs: Glyphs
         for row in range(deep):
             label = f"{signed(i - k):>4} " if row == middle else " " * LABEL
             lines.append(((label, "muted"), *(spans if row == middle else blank)))
-    said = f"same {same:,}, zero {total - same - flips:,}, reversed {flips:,}"
+    said = f"same {same:,}, zero {total - same - opposite:,}, reversed {opposite:,}"
     lines += [heading("", one, glyphs), ((said, "plain"),)]
     return lines
 

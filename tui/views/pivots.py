@@ -27,16 +27,16 @@ if TYPE_CHECKING:
     Mask = Callable[[PivotColumns], NDArray[np.bool_]]
 
 NARROW: Final = (
-    Column("task", 6, "right"),
+    Column("task", 5, "right"),
     Column("r", 3, "right"),
     Column("@pos", 5, "right"),
     Column("margin", 6, "right"),
     Column("ex-1", 4, "right"),
     Column("ex-2", 4, "right"),
     Column("re-f", 4, "right"),
-    Column("K", 3, "right"),
-    Column("re-feed", 7),
-    Column("floor", 5),
+    Column("K", 2, "right"),
+    Column("re-feed", 8),
+    Column("floor", 8),
     Column("cache", 5),
     Column("actual / alternative", 0),
 )

@@ -46,7 +46,7 @@ class Query:
         return replace(self, descending=not self.descending)
 
 
-HELP: Final = "flip zero same  floor  miss ok  task:7  r:3  k:4  or text of a token; ! before a word negates"
+HELP: Final = "same zero reversed  floor  miss ok  task:7  r:3  k:4  or text of a token; ! before a word negates"
 
 
 class FilterError(ValueError):
@@ -64,15 +64,16 @@ def disagrees(pivots: PivotColumns, other: Whole = "net_refeed") -> NDArray[np.b
     return differ
 
 
-def _flips(pivots: PivotColumns) -> NDArray[np.bool_]:
+def _reversed(pivots: PivotColumns) -> NDArray[np.bool_]:
     first, second = _signs(pivots, "net_refeed")
-    reversed_: NDArray[np.bool_] = first * second < 0
-    return reversed_
+    opposite: NDArray[np.bool_] = first * second < 0
+    return opposite
 
 
 _WORDS: Final[dict[str, Mask]] = {
-    "flip": _flips,
-    "zero": lambda pivots: disagrees(pivots) & ~_flips(pivots),
+    "reversed": _reversed,
+    "flip": _reversed,  # its name before
+    "zero": lambda pivots: disagrees(pivots) & ~_reversed(pivots),
     "same": lambda pivots: ~disagrees(pivots),
     "floor": lambda pivots: disagrees(pivots, "net_exact2"),
     "miss": lambda pivots: pivots.whole("cache") == FAILED,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def recent_title(width: int) -> Line:
     """Heads of the columns of `recent`."""
-    text = f"{'Recent pivots':<19}{'ex-1':>4}{'ex-2':>5}{'re-feed':>8} of K  re-feed floor cache  actual / alternative"
+    text = f"{'Recent pivots':<19}ex-1 ex-2 re-f of K re-feed  floor    cache  actual / alternative"
     return ((text[:width], "title"),)
 
 
@@ -38,9 +38,9 @@ def _pivot_line(state: CampaignState, row: int, width: int) -> Line:
     place = f"task {cell(row, 'problem')} r{cell(row, 'rollout')} @{cell(row, 'position')}"
     lead: list[Span] = [
         (f"{place:<18.18} ", "muted"),
-        (f"{signed(first):>4}{signed(second):>5}{signed(third):>8} /{cell(row, 'k'):<3} ", "plain"),
-        (f" {again:<7} ", "refeed" if again != "same" else "muted"),
-        (f"{replica:<5} ", "floor" if replica != "same" else "muted"),
+        (f"{signed(first):>4}{signed(second):>5}{signed(third):>5} /{cell(row, 'k'):<2} ", "plain"),
+        (f" {again:<8} ", "refeed" if again != "same" else "muted"),
+        (f"{replica:<8} ", "floor" if replica != "same" else "muted"),
         CACHE_WORDS[cell(row, "cache")],
     ]
     room = width - width_of(lead) - 4

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Final
 from sessions.spec import CampaignSpec
 from tui.numbers import clock, count
 from tui.plaintext import one_line
+from tui.spec_options import shown
 from tui.views.words import heading
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from sessions.campaign import CampaignState
     from tui.views.glyphs import Glyphs
@@ -20,42 +21,70 @@ if TYPE_CHECKING:
     from tui.widgets.ink import Line
 
 DEVIATING: Final = frozenset({"warning", "deviation", "fingerprint"})
-NAME: Final = 24
+NAME: Final = 26
+LONGEST: Final = 2000
 
 
-def lines(watched: Watched, width: int, glyphs: Glyphs) -> tuple[Line, ...]:
-    """Digest, decision and stop rule, deviations, engine, then every setting."""
-    registration, spec, state = watched.registration, watched.spec, watched.state
-    out: list[Line] = [heading("Registered", width, glyphs)]
-    out += _pairs(
-        (
-            ("session", watched.folder.id),
-            ("name", watched.folder.name or "none"),
-            ("digest (SHA-256)", registration.digest),
-            ("folder", str(watched.folder.path)),
-            ("price per hour", "none" if registration.price_per_hour is None else f"{registration.price_per_hour:g}"),
-        ),
-        width,
-    )
-    out += [(), heading("Decision", width, glyphs)]
+def lines(watched: Watched, width: int, glyphs: Glyphs, *, whole: bool = False) -> tuple[Line, ...]:
+    """Digest, decision and stop rule, deviations, engine, numerics and machine, then every setting.
+
+    Values wrap below themselves. A name is never cut: a long one has a line of its own.
+
+    Args:
+        watched: the session.
+        width: cells.
+        glyphs: marks of this terminal.
+        whole: leave every value on one line, for whoever copies it.
+    """
+    room = LONGEST + NAME if whole else width
+    engine = watched.state.engine
+    sections: list[tuple[str, str, Iterable[Line]]] = [
+        ("Registered", "", _pairs(_registered(watched), room)),
+        ("Decision", "", _pairs(_decision(watched.spec), room)),
+        ("Deviations", "", _deviations(watched, room)),
+        ("Engine", "", _engine(watched.state, room)),
+        ("Settings", "* differs from the default", _settings(watched.spec, room)),
+    ]
+    if engine is not None:
+        facts = (("Numerics", engine.numerics), ("Machine", engine.machine))
+        sections[-1:-1] = [(title, "", _pairs(sorted(found.items()), room)) for title, found in facts]
+    out: list[Line] = []
+    for title, note, body in sections:
+        out += [heading(title, width, glyphs, note), *body, ()]
+    return tuple(out[:-1])
+
+
+def _registered(watched: Watched) -> Iterator[tuple[str, str]]:
+    price = watched.registration.price_per_hour
+    yield "session", watched.folder.id
+    yield "name", watched.folder.name or "none"
+    yield "digest (SHA-256)", watched.registration.digest
+    yield "folder", str(watched.folder.path)
+    yield "price per hour", "none" if price is None else f"{price:g}"
+
+
+def _decision(spec: CampaignSpec) -> Iterator[tuple[str, str]]:
     negligible, bearing = spec.decision
-    rule = f"pooled excess above {bearing:g}: load-bearing; below {negligible:g}: negligible; between: inconclusive"
+    yield (
+        "rule",
+        f"pooled excess above {bearing:g}: load-bearing; below {negligible:g}: negligible; between: inconclusive",
+    )
     stop = "none: all problems are measured"
     if spec.stop != "none":
         level = f"1/alpha = {1 / spec.alpha:g}"
         stop = f"{spec.stop} e-value at {level}, after {spec.min_problems} informative problems"
-    out += _pairs((("rule", rule), ("stop", stop), ("on a cache failure", spec.on_cache_failure)), width)
-    out += [(), heading("Deviations", width, glyphs), *_deviations(watched, width)]
-    out += [(), heading("Engine", width, glyphs), *_engine(state, width)]
-    out += [(), heading("Settings", width, glyphs, "* differs from the default")]
-    out += _settings(spec, width)
-    return tuple(out)
+    yield "stop", stop
+    yield "on a cache failure", spec.on_cache_failure
 
 
-def _pairs(pairs: tuple[tuple[str, str], ...], width: int) -> Iterator[Line]:
+def _pairs(pairs: Iterable[tuple[str, str]], width: int) -> Iterator[Line]:
     for name, value in pairs:
-        parts = textwrap.wrap(one_line(value, 2000), max(20, width - NAME)) or [""]
-        yield ((f"{one_line(name, NAME - 2):<{NAME}}", "muted"), (parts[0], "plain"))
+        parts = textwrap.wrap(one_line(value, LONGEST), max(20, width - NAME)) or ["-"]
+        safe = one_line(name, LONGEST)
+        if len(safe) > NAME - 2:
+            yield ((safe, "muted"),)
+            safe = ""
+        yield ((f"{safe:<{NAME}}", "muted"), (parts[0], "plain"))
         for part in parts[1:]:
             yield ((" " * NAME, "plain"), (part, "plain"))
 
@@ -106,8 +135,6 @@ def _engine(state: CampaignState, width: int) -> Iterator[Line]:
             ("cache", f"{engine.num_blocks:,} blocks of {engine.block_size} tokens; checks rest on {engine.proof}"),
             ("limits", f"{engine.max_model_len:,} tokens, {engine.max_num_seqs:,} requests in a batch"),
             ("fingerprint", engine.fingerprint),
-            *((f"numerics: {name}", text) for name, text in sorted(engine.numerics.items())),
-            *((f"machine: {name}", text) for name, text in sorted(engine.machine.items())),
         ),
         width,
     )
@@ -122,8 +149,8 @@ def _settings(spec: CampaignSpec, width: int) -> Iterator[Line]:
     for name in CampaignSpec.__struct_fields__:
         value, default = getattr(spec, name), getattr(defaults, name)
         mark = "* " if value != default else "  "
-        text = "engine's own, or none" if value is None else str(value)
-        parts = textwrap.wrap(one_line(text, 2000), max(20, width - NAME - 4)) or [""]
-        yield ((mark, "accent"), (f"{name:<{NAME + 2}}", "muted"), (parts[0], "plain" if mark == "  " else "strong"))
+        text = "engine's own, or none" if value is None else shown(value)
+        parts = textwrap.wrap(one_line(text, LONGEST), max(20, width - NAME - 2)) or ["-"]
+        yield ((mark, "accent"), (f"{name:<{NAME}}", "muted"), (parts[0], "plain" if mark == "  " else "strong"))
         for part in parts[1:]:
-            yield ((" " * (NAME + 4), "plain"), (part, "plain"))
+            yield ((" " * (NAME + 2), "plain"), (part, "plain"))

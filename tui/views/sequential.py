@@ -37,6 +37,7 @@ def sequential(watched: Watched, width: int, glyphs: Glyphs) -> tuple[Line, Line
                 (f", max {e_value(symmetry.e_max)}", "plain"),
             ),
             crossed,
+            ((f"betting e {e_value(monitor.betting.e)}", "muted"), (f", t e {e_value(monitor.t_e.e)}", "muted")),
         ),
         width,
         glyphs,
@@ -45,13 +46,11 @@ def sequential(watched: Watched, width: int, glyphs: Glyphs) -> tuple[Line, Line
     t = f"plain t {number(plain.t)}" if plain.t is not None else "plain t undefined"
     if plain.t is None and plain.n > 1:
         t = f"plain t undefined: all {plain.n} equal"
-    stop = _stop_rule(watched)
     second = joined(
         (
             ((bound, "plain"),),
             ((f"{t} ", "plain"), _validity(watched)),
-            ((stop, "muted"),) if stop else (),
-            ((f"betting e {e_value(monitor.betting.e)}, t e {e_value(monitor.t_e.e)}", "muted"),),
+            _stop_rule(watched),
         ),
         width,
         glyphs,
@@ -70,8 +69,7 @@ def _validity(watched: Watched) -> Span:
     return "valid only at the planned end", "warn"
 
 
-def _stop_rule(watched: Watched) -> str:
+def _stop_rule(watched: Watched) -> tuple[Span, Span]:
     spec = watched.spec
-    if spec.stop == "none":
-        return "no stop rule registered"
-    return f"stop rule: {spec.stop} e after {spec.min_problems} informative"
+    rule = "none" if spec.stop == "none" else f"{spec.stop} e after {spec.min_problems} informative"
+    return ("stop rule: ", "muted"), (rule, "muted")

@@ -125,7 +125,7 @@ def change(first: int, other: int) -> str:
     """What happened to a sign: the same, to or from zero, or reversed."""
     if (first > 0) - (first < 0) == (other > 0) - (other < 0):
         return "same"
-    return "FLIP" if first * other < 0 else "zero"
+    return "REVERSED" if first * other < 0 else "zero"
 
 
 def width_of(spans: Sequence[Span]) -> int:
@@ -134,7 +134,11 @@ def width_of(spans: Sequence[Span]) -> int:
 
 
 def joined(groups: Sequence[Sequence[Span]], width: int, glyphs: Glyphs) -> Line:
-    """Facts with a separator between them; the first that does not fit is cut where it can be, the rest left out."""
+    """Facts with a separator between them; what does not fit is left out.
+
+    The first of that is cut instead where it is a single span: give numbers and rules in two, they say something else
+    when they are cut.
+    """
     out: list[Span] = []
     for group in groups:
         if not group:
