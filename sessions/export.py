@@ -45,8 +45,8 @@ def export(folder: SessionFolder, formats: Sequence[str], out: Path, *, anonymou
         folder: the session.
         formats: of `FORMATS`.
         out: folder for the files; made if absent. Files of the same name are replaced.
-        anonymous: leave out what tokens and problems say, the session's name, the folders of model and task, and what
-            notices and errors say; host names are in no file.
+        anonymous: leave out what tokens and problems say, the names of the session and of an imported file, the folders
+            of model and task, and what notices and errors say; host names are in no file.
 
     Returns:
         the files, in the order of `formats`.
@@ -82,7 +82,7 @@ def export(folder: SessionFolder, formats: Sequence[str], out: Path, *, anonymou
 
 
 def _anonymise(state: CampaignState) -> None:
-    """Take out where files lie (paths name people and machines) and what notices and errors say of them."""
+    """Take out where files lie and what an imported one is called (both can name people), notices and errors."""
     spec = state.spec
     model = spec.model if spec.model is None or not Path(spec.model).is_absolute() else Path(spec.model).name
     task = spec.task
@@ -91,6 +91,8 @@ def _anonymise(state: CampaignState) -> None:
         task = f"{kind}:{Path(path).name}"
     state.spec = msgspec.structs.replace(spec, model=model, task=task)
     state.notices.clear()
+    if state.imported:
+        state.source = "a file"
     if state.ended is not None and state.ended.state == "failed":
         state.ended = msgspec.structs.replace(state.ended, reason="the reason is left out")
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING, Final
 
+from sessions.noted import noted
 from sessions.printable import printable
 from sessions.remarks import remarks, unfinished
 from sessions.svg import eprocess_chart
 from sessions.version import VERSION
 from stats.decision import unsettled
-from stats.notes import all_notes
 from stats.report import report
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def page(state: CampaignState, label: str, digest: str, standing: Sequence[str])
     yield f"<p><strong>{_headline(made, so_far)}</strong></p>\n"
     yield from _sections(made, tally, so_far)
     yield "<h2>Notes</h2>\n<ul>\n"
-    yield from (f"<li>{_text(note)}</li>\n" for note in all_notes(made))
+    yield from (f"<li>{_text(note)}</li>\n" for note in noted(made))
     yield f"</ul>\n<footer>refeed-tui {VERSION}; spec digest {_text(digest)}; intervals at 95%, pp = percentage points"
     yield "</footer>\n</body>\n</html>\n"
 
@@ -85,6 +85,7 @@ def _sections(made: Report, tally: CacheTally, so_far: str) -> Iterator[str]:
     yield f"<h2>Valid at every look (reject at e &#8805; {1 / made.sequential.alpha:.6g})</h2>\n"
     yield eprocess_chart(made.sequential.path, 1 / made.sequential.alpha)
     yield from _table("", ("e-process", "e now", "maximum", "crossed at", "mean excess at least"), _watched(made))
+    yield "<p>The plain t of the per-problem mean is valid once, at the planned end; it may not be watched.</p>\n"
     yield from _facts("Pairs of pivots", _pairs(made))
     head = ("selected", "pass", "both", "either", "Jaccard", "95%")
     yield from _table("Critical tokens: who selects the same ones", head, _selection(made))
@@ -155,6 +156,7 @@ def _headline(made: Report, so_far: str) -> str:
         f"({_percent(counts.refeed.rate)}), an exact replica of {counts.floor.disagree:,} "
         f"({_percent(counts.floor.rate)}); excess {_points(made.pooled_excess.value)} "
         f"{_interval(made.pooled_excess.ci95)}: {_verdict(made, so_far)}."
+        f"{' Nothing seen is not zero: see the notes.' if counts.refeed.disagree == 0 else ''}"
     )
 
 

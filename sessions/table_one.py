@@ -19,16 +19,19 @@ _HEADER = (
     "configuration",
     "pivots",
     "eligible",
-    "re-feed",
-    "floor",
+    "re-feed (reversed)",
+    "floor (reversed)",
     "excess",
     "t_clust",
     "z",
     "excess (exact-1)",
     "verified",
 )
-
-
+_CAPTION = (
+    "re-feed, floor: share of the eligible pivots whose sign changed, and in brackets the share whose sign was "
+    "reversed, neither side zero. Eligible are pivots with nonzero credit in some pass, for excess (exact-1) in "
+    "exact-1. Excesses are in percentage points. t_clust: by problem; z: as if pivots were independent."
+)
 _MARKUP = "\\`*_{}[]<>#|"
 _LONG = 2000
 
@@ -83,12 +86,13 @@ def _points(excess: float | None) -> str:
 
 
 def markdown(found: Row, remarks: Sequence[str] = ()) -> str:
-    """A table of this row, with header, and what limits its numbers below it."""
+    """A table of this row, with header; below it what its columns are, and what limits its numbers."""
     head = "| " + " | ".join(_HEADER) + " |"
     rule = "| --- |" + " ---: |" * (len(_HEADER) - 1)
     cells = (cell.replace("|", "\\|") for cell in found)
     table = "\n".join((head, rule, "| " + " | ".join(cells) + " |", ""))
-    return table + "".join(("\n", *(f"- {_plain(remark)}\n" for remark in remarks)) if remarks else ())
+    notes = "".join(("\n", *(f"- {_plain(remark)}\n" for remark in remarks)) if remarks else ())
+    return f"{table}\n{_plain(_CAPTION)}\n{notes}"
 
 
 _LATEX_ESCAPES = {
@@ -105,7 +109,7 @@ def _plain(remark: str) -> str:
 
 
 def latex(found: Row, remarks: Sequence[str] = ()) -> str:
-    """One row of a tabular, with its columns, and what limits its numbers, in comments."""
+    """One row of a tabular; what its columns are and what limits its numbers, in comments before it."""
     cells = ("".join(_LATEX_ESCAPES.get(letter, letter) for letter in cell) for cell in found)
     notes = "".join(f"% note: {printable(remark, _LONG)}\n" for remark in remarks)
-    return f"% {' & '.join(_HEADER)}\n{notes}{' & '.join(cells)} \\\\\n"
+    return f"% {' & '.join(_HEADER)}\n% {_CAPTION}\n{notes}{' & '.join(cells)} \\\\\n"

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from typing import Final, Literal
+
+NO_INTERVAL: Final = "no interval"
+INCLUDES_0: Final = "interval includes 0"
 
 Verdict = Literal["load-bearing", "negligible", "inconclusive"]
 
@@ -54,10 +57,18 @@ def unsettled(verdict: Verdict | None, ci95: tuple[float, float] | None) -> str:
         verdict: by the rule.
         ci95: of the pooled excess; None where there is none.
     """
+    short = doubt(verdict, ci95)
+    if short == NO_INTERVAL:
+        return "by the point estimate alone: it has no interval"
+    return "by the point estimate; its interval includes 0" if short == INCLUDES_0 else ""
+
+
+def doubt(
+    verdict: Verdict | None, ci95: tuple[float, float] | None
+) -> Literal["", "no interval", "interval includes 0"]:
+    """The same as `unsettled` in a few characters."""
     if verdict is None:
         return ""
     if ci95 is None:
-        return "by the point estimate alone: it has no interval"
-    if verdict == "load-bearing" and ci95[0] <= 0:
-        return "by the point estimate; its interval includes 0"
-    return ""
+        return NO_INTERVAL
+    return INCLUDES_0 if verdict == "load-bearing" and ci95[0] <= 0 else ""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stats.decision import unsettled
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -13,7 +15,14 @@ if TYPE_CHECKING:
 
 def all_notes(report: Report) -> tuple[str, ...]:
     """Reasons first, then the caller's own notes."""
-    return (*(f"{key}: {why}" for key, why in _reasons(report) if why is not None), *report.notes)
+    return (*(f"{key}: {why}" for key, why in reasons(report)), *report.notes)
+
+
+def reasons(report: Report) -> Iterator[tuple[str, str]]:
+    """Keys of `report --json` whose values are missing or limited, each with why."""
+    for key, why in _reasons(report):
+        if why is not None:
+            yield key, why
 
 
 def _reasons(report: Report) -> Iterator[tuple[str, str | None]]:
@@ -36,7 +45,8 @@ def _reasons(report: Report) -> Iterator[tuple[str, str | None]]:
         yield "cache", "not given to this report"
     elif report.cache.checked == 0:
         yield "cache.rate", "no pivot was checked"
-    yield "decision.verdict", report.decision.why
+    doubt = unsettled(report.decision.verdict, report.pooled_excess.ci95)
+    yield "decision.verdict", report.decision.why if report.decision.verdict is None else doubt or None
 
 
 def _rate_reasons(key: str, rates: RateReport) -> Iterator[tuple[str, str | None]]:
@@ -57,11 +67,16 @@ def _rate_reasons(key: str, rates: RateReport) -> Iterator[tuple[str, str | None
 
 
 def _nothing_seen(bound: NothingSeen) -> str:
+    where = f"{_count(bound.n, 'pivot')} of {_count(bound.clusters, 'problem')}"
     return (
-        f"nothing seen in {bound.n} pivots of {bound.clusters} problems, which is not zero: at {bound.level:.0%} the "
-        f"rate is at most {bound.independent:.2%} if pivots were independent; distribution-free over problems, the "
-        f"share of problems with any is at most {bound.over_problems:.1%}"
+        f"nothing seen in {where}, which is not zero: at {bound.level:.0%} the rate is at most {bound.independent:.2%} "
+        f"if pivots were independent; distribution-free over problems, the share of problems with any is at most "
+        f"{bound.over_problems:.1%}"
     )
+
+
+def _count(amount: int, noun: str) -> str:
+    return f"{amount} {noun}" if amount == 1 else f"{amount} {noun}s"
 
 
 def _sequential_reasons(report: Report) -> Iterator[tuple[str, str | None]]:

@@ -249,6 +249,27 @@ def test_against_names_the_settings_that_differ(capsys: pytest.CaptureFixture[st
     assert "differ in temperature" in report(capsys, "one", "--against", "other")
 
 
+def test_a_verdict_says_everywhere_what_its_interval_leaves_open(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One changed pivot in three problems: headline, decision, columns, JSON and HTML say that the interval has 0."""
+    problems = [(SAME, FLIPPED), (SAME, SAME), (SAME, SAME)]
+    write(campaign(problems), name="one")
+    write(campaign(problems), name="two")
+    words = "load-bearing, by the point estimate; its interval includes 0"
+    assert " ".join(report(capsys, "one").split()).count(words) == 2
+    rows = [line.split() for line in report(capsys, "one", "two").splitlines()]
+    assert rows[rows.index(["verdict", "load-bearing", "load-bearing"]) + 1] == [
+        "but",
+        *["interval", "includes", "0"] * 2,
+    ]
+    notes = report_json(capsys, "one")["notes"]
+    assert "decision.verdict: by the point estimate; its interval includes 0" in notes
+    assert cli.run(["export", "one", "--format", "html", "--out", str(home / "out")]) == errors.DONE
+    (page,) = (home / "out").glob("*.html")
+    assert page.read_text().count(words) == 2
+
+
 def test_a_verdict_before_the_planned_end_is_one_so_far(capsys: pytest.CaptureFixture[str]) -> None:
     """An aborted or interrupted campaign has a verdict so far; one that reached its planned end has a verdict."""
     whole = campaign(MIXED)

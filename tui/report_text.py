@@ -8,9 +8,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from sessions.noted import noted
 from sessions.remarks import unfinished
-from stats.decision import unsettled
-from stats.notes import all_notes
+from stats.decision import doubt, unsettled
 from tui.numbers import NONE, count, e_value, interval, nats, number, ordinal, p_value, percent, points
 from tui.plaintext import one_line
 
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 INDENT: Final = 2
 SHOWN_FAILURES: Final = 10
-# The watched table says "not crossed", and the line below it what a plain t is worth.
-SAID_BY_TABLE: Final = ("sequential.path",)
 
 
 def render(audit: Audit) -> Iterator[RenderableType]:
@@ -68,7 +66,7 @@ def side_by_side(audits: Sequence[Audit]) -> Iterator[RenderableType]:
             table.add_row(name, *(cell(audit) for audit in audits))
     yield table
     for audit in audits:
-        notes = gathered(all_notes(audit.report))
+        notes = noted(audit.report)
         if notes:
             yield Text()
             yield Text(one_line(f"Notes on {audit.sessions[0].label}"), style="bold")
@@ -120,8 +118,8 @@ def _headline(audit: Audit) -> str:
     pooled = report.pooled_excess
     spread = f" {interval(pooled.ci95, signed=True)}" if pooled.ci95 is not None else ""
     refeed, floor, n = common.counts.refeed, common.counts.floor, common.counts.n
-    doubt = unsettled(report.decision.verdict, pooled.ci95)
-    ending = f": {verdict}{', ' + doubt if doubt else ''}" if verdict is not None else ""
+    but = unsettled(report.decision.verdict, pooled.ci95)
+    ending = f": {verdict}{', ' + but if but else ''}" if verdict is not None else ""
     unseen = " Nothing seen is not zero: see the notes." if refeed.disagree == 0 else ""
     return (
         f"Re-feeding changed the sign of {refeed.disagree:,} of {n:,} credit estimates ({percent(refeed.rate)}), an "
@@ -313,30 +311,18 @@ def _cache(tally: CacheTally | None) -> Iterator[Text]:
 
 
 def _decision(audit: Audit) -> str:
-    doubt = unsettled(audit.report.decision.verdict, audit.report.pooled_excess.ci95)
-    found = f"{_verdict(audit) or 'none'}{', ' + doubt if doubt else ''}"
+    but = unsettled(audit.report.decision.verdict, audit.report.pooled_excess.ci95)
+    found = f"{_verdict(audit) or 'none'}{', ' + but if but else ''}"
     return f"{found} (registered: {audit.report.decision.rule})"
 
 
 def _notes(report: Report) -> Iterator[RenderableType]:
-    notes = gathered(all_notes(report))
+    notes = noted(report)
     if not notes:
         return
     yield Text()
     yield Text("Notes", style="bold")
     yield Padding(_facts(*(("-", one_line(note)) for note in notes)), (0, 0, 0, INDENT))
-
-
-def gathered(notes: Sequence[str]) -> list[str]:
-    """Notes of "key: reason" with equal reasons said once; those that a table says already are left out."""
-    keys: dict[str, list[str]] = {}
-    for note in notes:
-        key, colon, reason = note.partition(": ")
-        if not colon or " " in key:
-            keys.setdefault(note, [])
-        elif not key.startswith(SAID_BY_TABLE) and not key.endswith(".stopped_at"):
-            keys.setdefault(reason, []).append(key)
-    return [f"{reason} ({', '.join(found)})" if found else reason for reason, found in keys.items()]
 
 
 def _rate(counts: Comparison) -> str:
@@ -372,4 +358,5 @@ MEASURES: Final[tuple[tuple[str, Callable[[Audit], str]], ...]] = (
     ("cache checks", _checked),
     ("difference", _against_cell),
     ("verdict", lambda audit: _verdict(audit) or NONE),
+    ("  but", lambda audit: doubt(audit.report.decision.verdict, audit.report.pooled_excess.ci95) or NONE),
 )

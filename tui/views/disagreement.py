@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from sessions.remarks import unfinished
-from stats.decision import decide, unsettled
+from stats.decision import decide, doubt
 from stats.rates import nothing_seen
 from tui.numbers import interval, percent, points
 from tui.views.words import (
@@ -131,9 +131,8 @@ def _excess(watched: Watched, condition: Condition, width: int, glyphs: Glyphs) 
     rule = f"<{spec.decision[0]:.3g} negligible, >{spec.decision[1]:.3g} load-bearing"
     verdict: Sequence[Span] = ()
     if condition == "common" and ruled.verdict is not None:
-        words = ", no interval" if pooled.ci95 is None else ", interval includes 0"
-        doubt = words if unsettled(ruled.verdict, pooled.ci95) else ""
-        verdict = ((f"{ruled.verdict.upper()}{so_far}{doubt}", "strong"),)
+        but = doubt(ruled.verdict, pooled.ci95)
+        verdict = ((f"{ruled.verdict.upper()}{so_far}{', ' + but if but else ''}", "strong"),)
     return joined(
         (
             (("excess  ", "plain"), (f"{points(pooled.value):>6} {spread}", "strong")),
