@@ -192,6 +192,7 @@ def test_the_command_makes_the_spec_that_was_shown() -> None:
     draft.set("prompt", "Say it; then `stop`")
     draft.set("name", "a b")
     draft.set("price_per_hour", "2.5")
+    draft.set("on_event", "sh -c 'cat > told'")
     words = shlex.split(draft.command())
     assert words[:3] == ["refeed-tui", "launch", "smoke"]
     assert words[words.index("--k") + 1] == "3"
@@ -199,6 +200,8 @@ def test_the_command_makes_the_spec_that_was_shown() -> None:
     assert words[words.index("--decision") + 1] == "0.01,0.04"
     assert words[words.index("--prompt") + 1] == "Say it; then `stop`"
     assert words[words.index("--name") + 1] == "a b"
+    assert words[words.index("--price-per-hour") + 1] == "2.5"
+    assert words[words.index("--on-event") + 1] == "sh -c 'cat > told'"
     assert draft.asked().spec.k == 3
 
 
@@ -211,6 +214,10 @@ def test_the_command_makes_the_spec_that_was_shown() -> None:
         ("preset", "nothing"),
         ("decision", "0.5,0.1"),
         ("stop", "maybe"),
+        ("price_per_hour", "none"),
+        ("price_per_hour", "-1"),
+        ("on_event", "no-such-program --at-all"),
+        ("on_event", "sh 'never closed"),
     ],
 )
 def test_a_refused_value_changes_nothing(name: str, text: str) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, get_type_hints
 import msgspec
 
 from sessions.errors import RefeedError
+from sessions.onevent import OnEvent
 from sessions.presets import PRESETS
 from sessions.spec import CampaignSpec
 from tui.spec_options import DIGESTS, combine, field_help, flag, shown
@@ -16,7 +17,11 @@ from tui.spec_options import DIGESTS, combine, field_help, flag, shown
 if TYPE_CHECKING:
     from tui.spec_options import Asked
 
-OUTSIDE: Final = {"name": "Name of the session.", "price_per_hour": "Price of the machine an hour; for cost."}
+OUTSIDE: Final = {
+    "name": "Name of the session.",
+    "price_per_hour": "Price of the machine an hour; for cost.",
+    "on_event": "Command that is run when the campaign ends, crosses, pauses or fails a cache check; it gets JSON.",
+}
 FIELDS: Final = tuple(name for name in CampaignSpec.__struct_fields__ if name not in DIGESTS)
 NAMES: Final = ("preset", *OUTSIDE, *FIELDS)
 
@@ -30,13 +35,16 @@ def parse(name: str, text: str) -> object:
     """A field's value from what a person typed.
 
     Raises:
-        RefeedError: kind "spec", naming the field, when the text is no value of it.
+        RefeedError: kind "spec", naming the field, when the text is no value of it; kind "usage" for a command that
+            cannot be run.
     """
+    if name == "on_event":
+        OnEvent.parse(text)
     if name == "decision":
         parts: object = [part.strip() for part in text.split(",")]
     else:
         parts = text.strip()
-    kind: Any = float | None if name == "price_per_hour" else get_type_hints(CampaignSpec).get(name, str)
+    kind: Any = float if name == "price_per_hour" else get_type_hints(CampaignSpec).get(name, str)
     try:
         value: object = msgspec.convert(parts, kind, strict=False)
     except msgspec.ValidationError as error:
@@ -52,34 +60,21 @@ class Draft:
 
     Attributes:
         preset: settings to start from.
-        changed: fields that differ from it, parsed.
-        name: of the session; None for none.
-        price: per hour; None when not known.
+        changed: fields that differ from it, and settings outside the spec, parsed.
     """
 
     preset: str = "demo"
     changed: dict[str, object] = field(default_factory=dict)
-    name: str | None = None
-    price: float | None = None
 
     def value(self, name: str) -> str:
         """What a field is now."""
         if name == "preset":
             return self.preset
-        if name == "name":
-            return self.name or "none"
-        if name == "price_per_hour":
-            return shown(self.price)
-        defaults = {one: getattr(CampaignSpec(), one) for one in FIELDS}
-        return shown({**defaults, **PRESETS[self.preset].fields, **self.changed}[name])
+        return shown({**PRESETS[self.preset].fields, **self.changed}.get(name, getattr(CampaignSpec(), name, None)))
 
     def origin(self, name: str) -> str:
         """Where its value comes from."""
-        if (
-            name in self.changed
-            or (name == "name" and self.name)
-            or (name == "price_per_hour" and self.price is not None)
-        ):
+        if name in self.changed:
             return "changed"
         return "preset" if name == "preset" or name in PRESETS[self.preset].fields else "default"
 
@@ -87,14 +82,14 @@ class Draft:
         """Change a field; empty text takes a change back. Nothing changes when the text is no value.
 
         Raises:
-            RefeedError: kind "spec", saying which field cannot be what.
+            RefeedError: kind "spec" or "usage", saying which field cannot be what.
         """
-        before = (self.preset, dict(self.changed), self.name, self.price)
+        before = (self.preset, dict(self.changed))
         try:
             self._set(name, text.strip())
             self.asked()
         except RefeedError:
-            self.preset, self.changed, self.name, self.price = before
+            self.preset, self.changed = before
             raise
 
     def _set(self, name: str, text: str) -> None:
@@ -102,11 +97,6 @@ class Draft:
             if text not in PRESETS:
                 raise RefeedError("spec", f"no preset {text!r}", f"there are {', '.join(PRESETS)}")
             self.preset = text
-        elif name == "name":
-            self.name = text or None
-        elif name == "price_per_hour":
-            value = parse(name, text) if text else None
-            self.price = value if isinstance(value, float) else None
         elif text == "":
             self.changed.pop(name, None)
         else:
@@ -123,18 +113,24 @@ class Draft:
         Raises:
             RefeedError: kind "spec", naming the field at fault.
         """
-        return combine(self.preset, self.changed, name=self.name, price_per_hour=self.price)
+        outside: dict[str, Any] = {name: self.changed.get(name) for name in ("name", "price_per_hour")}
+        return combine(self.preset, {name: self.changed.get(name) for name in FIELDS}, **outside)
+
+    def on_event(self) -> OnEvent | None:
+        """The command that the session's events are told to; None without one.
+
+        Raises:
+            RefeedError: kind "usage" when it can no longer be run.
+        """
+        command = self.changed.get("on_event")
+        return None if command is None else OnEvent.parse(str(command))
 
     def command(self) -> str:
         """The exact command that launches it."""
         words = ["refeed-tui", "launch", self.preset]
-        for name, value in self.changed.items():
+        for name, value in sorted(self.changed.items(), key=lambda item: item[0] in OUTSIDE):
             if isinstance(value, bool):
                 words.append(flag(name) if value else f"--no-{flag(name).removeprefix('--')}")
             else:
                 words += [flag(name), shown(value)]
-        if self.name:
-            words += ["--name", self.name]
-        if self.price is not None:
-            words += ["--price-per-hour", f"{self.price:g}"]
         return shlex.join(words)

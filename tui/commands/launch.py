@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from sessions.errors import RefeedError
-from sessions.onevent import OnEvent, keep
-from sessions.spec import CampaignSpec, register
+from sessions.onevent import OnEvent
+from sessions.spec import CampaignSpec
 from tui import errors
 from tui.commands.base import Command, ascii_option, json_option, plain_option, refresh_option
 from tui.console import say, say_json
+from tui.launching import create, registered
 from tui.numbers import rough
 from tui.plaintext import one_line
-from tui.spec_options import DIGESTS, Asked, combine, options, to_toml
+from tui.spec_options import combine, options, to_toml
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from engine.registration import Estimate
     from sessions.spec import Registration
     from sessions.store import SessionFolder
+    from tui.spec_options import Asked
     from tui.watch import Refresh
 
 
@@ -90,52 +91,21 @@ def command(
     if dry_run:
         _rehearse(asked, as_json=as_json)
         return errors.DONE
-    registration = _register(asked)
-    folder = _create(registration)
-    if told is not None:
-        keep(folder, told)
+    folder = create(asked, told)
     _start(folder, quiet=detach)
     if detach:
-        _show_detached(folder, registration, as_json=as_json)
+        _show_detached(folder, as_json=as_json)
         return errors.DONE
     from tui.watch import watch  # noqa: PLC0415 - `--detach` and `--dry-run` watch nothing
 
     return watch(folder, plain=plain, refresh=refresh, ascii_only=ascii_only)
 
 
-def _register(asked: Asked) -> Registration:
-    from engine.registration import resolve  # noqa: PLC0415 - `--help` need not load it
-
-    return _registered(asked, resolve(asked.spec))
-
-
 def _rehearse(asked: Asked, *, as_json: bool) -> None:
     from engine.registration import estimate, rehearse  # noqa: PLC0415 - `--help` need not load it
 
     resolved, missing = rehearse(asked.spec)
-    _show_plan(_registered(asked, resolved), estimate(resolved, asked.price_per_hour), missing, as_json=as_json)
-
-
-def _registered(asked: Asked, resolved: CampaignSpec) -> Registration:
-    """Register a resolved spec.
-
-    Raises:
-        RefeedError: kind "spec" when the data or the model is not what the spec pins.
-    """
-    for pin in sorted(DIGESTS):
-        pinned, found = getattr(asked.spec, pin), getattr(resolved, pin)
-        if pinned is not None and found is not None and pinned != found:  # None: not here, or a hub's
-            raise RefeedError("spec", f"spec field `{pin}` is {pinned!r}, but what is there hashes to {found!r}")
-    return register(resolved, name=asked.name, price_per_hour=asked.price_per_hour)
-
-
-def _create(registration: Registration) -> SessionFolder:
-    from sessions.store import Store  # noqa: PLC0415 - a dry run stores nothing
-
-    store = Store()
-    if registration.name is not None:
-        store.check_free(registration.name)
-    return store.create(registration)
+    _show_plan(registered(asked, resolved), estimate(resolved, asked.price_per_hour), missing, as_json=as_json)
 
 
 def _start(folder: SessionFolder, *, quiet: bool) -> None:
@@ -151,8 +121,9 @@ def _start(folder: SessionFolder, *, quiet: bool) -> None:
         raise
 
 
-def _show_detached(folder: SessionFolder, registration: Registration, *, as_json: bool) -> None:
+def _show_detached(folder: SessionFolder, *, as_json: bool) -> None:
     if as_json:
+        registration = folder.registration()
         say_json(
             {"id": folder.id, "name": registration.name, "folder": str(folder.path), "digest": registration.digest}
         )

@@ -12,9 +12,8 @@ from engine.registration import estimate, resolve
 from engine.supervisor import launch
 from sessions.errors import RefeedError
 from sessions.presets import PRESETS
-from sessions.spec import register
-from sessions.store import Store
 from tui.draft import NAMES, Draft, meanings
+from tui.launching import create
 from tui.numbers import rough
 from tui.plaintext import one_line
 from tui.screens.base import SizedScreen
@@ -120,7 +119,7 @@ class NewScreen(SizedScreen):
         self.query_one("#new-preset", Lines).show(lines)
         self.query_one(LineTable).show(fields.FieldRows(self.draft))
         self._explain()
-        self._estimate(Draft(self.draft.preset, dict(self.draft.changed), self.draft.name, self.draft.price), width)
+        self._estimate(Draft(self.draft.preset, dict(self.draft.changed)), width)
 
     @work(thread=True, exclusive=True, group="estimate")
     def _estimate(self, draft: Draft, width: int) -> None:
@@ -209,9 +208,7 @@ class NewScreen(SizedScreen):
     @work(thread=True, group="launch")
     def _launch(self) -> None:
         try:
-            asked = self.draft.asked()
-            spec = resolve(asked.spec)
-            folder = Store().create(register(spec, name=asked.name, price_per_hour=asked.price_per_hour))
+            folder = create(self.draft.asked(), self.draft.on_event())
             launch(folder)
         except RefeedError as error:
             self.post_message(Launched(None, str(error)))

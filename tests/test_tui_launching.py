@@ -1,0 +1,56 @@
+"""From a draft to a session on disk."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sessions.errors import RefeedError
+from sessions.onevent import kept
+from sessions.store import Store
+from tui.draft import Draft
+from tui.launching import create
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of one's own."""
+    monkeypatch.setenv("REFEED_TUI_HOME", str(tmp_path))
+    return tmp_path
+
+
+def test_a_draft_becomes_a_session_whose_command_is_kept() -> None:
+    """Name, price, settings and the command that hears of events arrive where `launch` puts them."""
+    draft = Draft("smoke")
+    for name, text in (("name", "night"), ("price_per_hour", "2.5"), ("k", "3"), ("on_event", "sh -c 'cat > told'")):
+        draft.set(name, text)
+    folder = create(draft.asked(), draft.on_event())
+    found = folder.registration()
+    assert (found.name, found.price_per_hour, found.campaign().k) == ("night", 2.5, 3)
+    command = kept(folder)
+    assert command is not None
+    assert command.argv[0].endswith("/sh")
+    assert command.argv[1:] == ("-c", "cat > told")
+
+
+def test_without_a_command_none_is_kept() -> None:
+    """Empty text takes it back."""
+    draft = Draft("smoke")
+    draft.set("on_event", "sh")
+    draft.set("on_event", "")
+    assert draft.origin("on_event") == "default"
+    assert kept(create(draft.asked(), draft.on_event())) is None
+
+
+def test_a_taken_name_makes_no_second_session() -> None:
+    """Two sessions of one name could not be told apart, whoever makes them."""
+    draft = Draft("smoke")
+    draft.set("name", "night")
+    create(draft.asked(), None)
+    with pytest.raises(RefeedError, match="'night' is taken"):
+        create(draft.asked(), None)
+    assert len(Store().folders()) == 1
