@@ -8,6 +8,7 @@ import pytest
 
 from tests.tui_journals import Script, imported
 from tests.tui_pilot import living, opened, screen_text, settle
+from tui.widgets.plot import Plot
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -251,3 +252,15 @@ async def test_a_retry_after_a_cache_abort_is_a_deviation(tmp_path: Path) -> Non
             await pilot.pause(0.1)
             await settle(app, pilot)
             assert "RETRY after a cache abort: run 2 began" in screen_text(app)
+
+
+@pytest.mark.parametrize("problems", [1, 3])
+async def test_curves_that_lie_on_each_other_are_both_named(tmp_path: Path, problems: int) -> None:
+    """Equal rates share one label, and it is whole after the first problem, where the curve is a point at the left."""
+    script = Script(tmp_path)
+    script.begin()
+    for problem in range(problems):
+        script.problem(problem, script.nets(refeed=0.0, floor=0.0))
+    script.finish()
+    async with opened(script.folder) as (app, _):
+        assert "re-feed, floor" in app.screen.query_one("#trend", Plot).text

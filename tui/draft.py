@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 OUTSIDE: Final = {
     "name": "Name of the session.",
     "price_per_hour": "Price of the machine an hour; for cost.",
-    "on_event": "Command that is run when the campaign ends, crosses, pauses or fails a cache check; it gets JSON.",
+    "on_event": "Command that hears, as JSON, when the campaign ends, crosses, pauses or fails a check.",
 }
 FIELDS: Final = tuple(name for name in CampaignSpec.__struct_fields__ if name not in DIGESTS)
 NAMES: Final = ("preset", *OUTSIDE, *FIELDS)

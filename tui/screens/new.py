@@ -12,7 +12,7 @@ from engine.registration import estimate, resolve
 from engine.supervisor import launch
 from sessions.errors import RefeedError
 from sessions.presets import PRESETS
-from tui.draft import NAMES, Draft, meanings
+from tui.draft import NAMES, OUTSIDE, Draft, meanings
 from tui.launching import create
 from tui.numbers import rough
 from tui.plaintext import one_line
@@ -160,7 +160,8 @@ class NewScreen(SizedScreen):
         name = NAMES[message.key]
         value = self.draft.value(name) if self.draft.origin(name) == "changed" else ""
         meaning = meanings().get(name, "")
-        question = f"{name}: {meaning} Now {self.draft.value(name)}; empty for the preset's value."
+        otherwise = "none" if name in OUTSIDE else "the preset's value"
+        question = f"{name}: {meaning} Now {self.draft.value(name)}; empty for {otherwise}."
 
         def answered(text: str | None) -> None:
             if text is not None:

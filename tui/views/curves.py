@@ -31,7 +31,11 @@ def trend(watched: Watched, condition: Condition, width: int, height: int) -> Fi
     thin: list[Series] = []
     lines: list[Series] = []
     tops: list[float] = [0.1]
-    pairs: tuple[tuple[Literal["refeed", "floor"], str], ...] = (("refeed", "re-feed"), ("floor", "floor"))
+    over = found[-1].refeed.rate == found[-1].floor.rate  # one label would hide the other
+    pairs: tuple[tuple[Literal["refeed", "floor"], str], ...] = (
+        ("refeed", "" if over else "re-feed"),
+        ("floor", "re-feed, floor" if over else "floor"),
+    )
     for ink, name in pairs:
         rates: list[RateInterval] = [getattr(point, ink) for _, point in numbered]
         bounds = [(x, rate.ci95) for x, rate in zip(xs, rates, strict=True) if rate.ci95 is not None]
@@ -42,7 +46,7 @@ def trend(watched: Watched, condition: Condition, width: int, height: int) -> Fi
                 tops += ys
         ys = tuple(rate.rate or 0.0 for rate in rates)
         tops += ys
-        lines.append(Series(xs, ys, ink, _line_for(height), name))
+        lines.append(Series(xs, ys, ink, _line_for(height), name, "left" if len(xs) > 1 else "right"))
     series = thin + lines  # the lines lie over the bands
     top = min(1.0, math.ceil(max(tops) * 10) / 10)
     parts = 2 if height < TALL_PLOT else round(top * 10)
