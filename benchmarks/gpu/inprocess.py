@@ -24,10 +24,35 @@ from stats.report import report
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from engine.backend import Backend, Completion, EngineInfo, Request, Watcher
+    from engine.backend import Backend, Completion, EngineInfo, FirstToken, Request, StepStats, Watcher
     from sessions.campaign import CampaignState
     from sessions.events import AnyEvent
     from sessions.spec import CampaignSpec
+
+
+SLOW: float = 0.15
+
+
+class Steps:
+    """A `Watcher` that passes everything on and notes steps that took long, as compilation does."""
+
+    def __init__(self, inner: Watcher, slow: list[tuple[float, int]]) -> None:
+        """Pass on to `inner`; add seconds and running requests of slow steps to `slow`."""
+        self.inner = inner
+        self.slow = slow
+        self.last = time.perf_counter()
+
+    def first_token(self, first: FirstToken) -> bool:
+        """As the real one."""
+        return self.inner.first_token(first)
+
+    def step(self, stats: StepStats) -> bool:
+        """As the real one, after a look at the clock."""
+        now = time.perf_counter()
+        if now - self.last > SLOW:
+            self.slow.append((round(now - self.last, 3), stats.running))
+        self.last = now
+        return self.inner.step(stats)
 
 
 @dataclass
@@ -39,12 +64,14 @@ class Batches:
         asked: requests of each batch, in order.
         seconds: of each batch.
         resets: how many batches had been asked at each reset.
+        slow: seconds and running requests of each step that took more than 0.15 s, by batch.
     """
 
     inner: Backend
     asked: list[tuple[Request, ...]] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     resets: list[int] = field(default_factory=list)
+    slow: list[list[tuple[float, int]]] = field(default_factory=list)
 
     @property
     def info(self) -> EngineInfo:
@@ -61,8 +88,9 @@ class Batches:
 
     def run(self, requests: Sequence[Request], watcher: Watcher) -> tuple[Completion, ...]:
         """Serve and remember."""
+        self.slow.append([])
         began = time.perf_counter()
-        done = self.inner.run(requests, watcher)
+        done = self.inner.run(requests, Steps(watcher, self.slow[-1]))
         self.seconds.append(time.perf_counter() - began)
         self.asked.append(tuple(requests))
         return done

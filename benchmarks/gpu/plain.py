@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
@@ -68,6 +68,7 @@ class Timed:
         llm: vLLM's own.
         stops: token ids that end a request.
         seconds: sum over the calls.
+        calls: seconds of each.
         tokens: generated.
         cached: prompt tokens that came from the cache.
     """
@@ -77,6 +78,7 @@ class Timed:
     seconds: float = 0.0
     tokens: int = 0
     cached: int = 0
+    calls: list[float] = field(default_factory=list)
 
     def generate(self, requests: Sequence[Request]) -> list[Any]:
         """Serve a batch and add its time."""
@@ -84,7 +86,8 @@ class Timed:
         parameters = [_parameters(one, self.stops) for one in requests]
         began = time.perf_counter()
         done = self.llm.generate(prompts, parameters, use_tqdm=False)
-        self.seconds += time.perf_counter() - began
+        self.calls.append(time.perf_counter() - began)
+        self.seconds += self.calls[-1]
         self.tokens += sum(len(one.outputs[0].token_ids) for one in done)
         self.cached += sum(one.num_cached_tokens or 0 for one in done)
         return list(done)
@@ -93,9 +96,10 @@ class Timed:
         """Empty the prefix cache, which must work."""
         assert self.llm.llm_engine.reset_prefix_cache() is True
 
-    def summary(self) -> dict[str, float]:
+    def summary(self) -> dict[str, Any]:
         """Numbers for a results file."""
-        return {"seconds": round(self.seconds, 3), "tokens": self.tokens, "cached_tokens": self.cached}
+        calls = [round(seconds, 3) for seconds in self.calls]
+        return {"seconds": round(self.seconds, 3), "tokens": self.tokens, "cached_tokens": self.cached, "calls": calls}
 
 
 def replay(llm: Any, stops: list[int], batches: Sequence[tuple[Request, ...]], resets: Sequence[int]) -> Timed:

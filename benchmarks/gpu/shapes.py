@@ -6,6 +6,7 @@ A campaign is always measured; parts beside it:
 
     stop        seconds from a failed check to the stopped pass
     trunks      trunk batches of 1 to 12 problems
+    again       the same campaign once more, from an empty cache
     waves       whole campaigns with trunks of 1 and of 2 problems together
     screen      a screened campaign, and with `published` the same problems one at a time
     plain       `LLM.generate` on the campaign's requests
@@ -132,6 +133,8 @@ def campaign(spec: CampaignSpec, backend: VllmBackend) -> tuple[Conducted, Batch
     done = conduct(spec, batches)
     told = summary(done)
     told["engine_seconds"] = round(sum(batches.seconds), 3)
+    told["batch_seconds"] = [round(seconds, 3) for seconds in batches.seconds]
+    told["slow_steps"] = {number: slow for number, slow in enumerate(batches.slow) if slow}
     told["tokens_per_second_in_passes"] = round(sum(told["pass_tokens"].values()) / sum(told["pass_seconds"].values()))
     return done, batches, told
 
@@ -185,6 +188,8 @@ def measure(
     if "stop" in parts:
         assert backend.reset_prefix_cache()
         results.add("stop", stop_times(backend, batches))
+    if "again" in parts:
+        results.add("again", campaign(spec, backend)[2])
     if "trunks" in parts:
         results.add("trunks", trunk_times(spec, backend, widest))
     for width in (1, 2) if "waves" in parts else ():
@@ -208,6 +213,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--tiny", action="store_true")
     parser.add_argument("--multiprocess", action="store_true")
     parser.add_argument("--problems", type=int, default=10)
+    parser.add_argument("--wave", type=int, default=0)
     parser.add_argument("--kept", type=int, default=4, help="problems that the screened campaign keeps")
     parser.add_argument("--memory", type=float, default=100.0, help="GiB of KV cache")
     parser.add_argument("--engine", action="append", default=[], help="an engine argument, NAME=JSON")
@@ -230,6 +236,7 @@ def main() -> None:
             "batch_invariant": args.batch_invariant,
             "attention_backend": args.attention_backend,
             "problems": args.problems,
+            "wave": args.wave,
             "max_model_len": 4096,
             "gpu_memory_utilization": 0.3,
         }

@@ -288,7 +288,8 @@ def _warm_up(backend: VllmBackend, tell: Progress, *, cpu: bool) -> None:
     """
     tell("warming up", 0.0)
     widest = CPU_WARMUP if cpu else warmup.WIDEST
-    backend.run(warmup.requests(backend.info, widest=widest), warmup.Unwatched())
+    for batch in warmup.batches(backend.info, widest=widest):
+        backend.run(batch, warmup.Unwatched())
     if not backend.reset_prefix_cache():
         raise RefeedError("engine", "the prefix cache could not be reset after the warm-up", "see worker.log")
     tell("warming up", 1.0)

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from engine.backend import EngineInfo, FirstToken, StepStats
 
 SALT: Final = "warm-up"
-ROUNDS: Final = 2
 WIDEST: Final = 512
+TRUNKS: Final = 32
 TOKENS: Final = 24
-LAST: Final = 3
+STAGGER: Final = 15
 LONGEST_PROMPT: Final = 512
 LOGPROBS: Final = 5
 
@@ -32,10 +32,11 @@ class Unwatched:
         return True
 
 
-def requests(info: EngineInfo, *, widest: int = WIDEST) -> tuple[Request, ...]:
-    """Return a batch shaped like trunks and passes: mixed lengths, seeds with top-p, logprobs, and greedy probes.
+def batches(info: EngineInfo, *, widest: int = WIDEST) -> tuple[tuple[Request, ...], ...]:
+    """Return a batch shaped like trunks and two like a pass, the second of which resumes the prompts of the first.
 
-    The second round repeats the first one's prompts, so that resuming is warmed up too.
+    Kernels are compiled anew for kinds of batch sizes (one row, multiples of 16, others), so requests end one after
+    another and every batch shrinks through many sizes.
 
     Args:
         info: the engine's limits.
@@ -43,33 +44,24 @@ def requests(info: EngineInfo, *, widest: int = WIDEST) -> tuple[Request, ...]:
     """
     words = sorted(set(range(info.vocab_size)) - info.special_ids)
     shuffle = random.Random(0)  # noqa: S311 - filler, not a sample
-    room = info.max_model_len - TOKENS - 2 * LAST  # what runs past it ends at the model's length
+    room = info.max_model_len - TOKENS - max(STAGGER, TRUNKS)  # what runs past it ends at the model's length
     blocks = max((info.num_blocks - 1) // 2, 1)
     longest = max(min(LONGEST_PROMPT, room, blocks * info.block_size // 2), 1)
     count = max(min(widest, info.max_num_seqs, blocks // (longest // info.block_size + 1)), 1)
     prompts = [tuple(shuffle.choices(words, k=max(longest * (number + 1) // count, 1))) for number in range(count)]
-    made = []
-    for turn in range(ROUNDS):
-        for number, prompt in enumerate(prompts):
-            greedy = number % 5 == 4  # noqa: PLR2004 - one probe to four continuations, as in a pass
-            made.append(
-                Request(
-                    id=f"warm-up/{turn}/{number}",
-                    prompt=prompt,
-                    salt=SALT,
-                    seed=None if greedy else shuffle.getrandbits(SEED_BITS),
-                    temperature=0.0 if greedy else 0.7,
-                    top_p=1.0 if greedy else 0.95,
-                    max_tokens=TOKENS + (_longer(number) if turn == 0 else 0),
-                    logprobs=int(greedy) if number % 2 else LOGPROBS,
-                )
-            )
-    return tuple(made)
 
+    def sampled(name: str, prompt: tuple[int, ...], tokens: int, logprobs: int) -> Request:
+        seed = shuffle.getrandbits(SEED_BITS)
+        return Request(name, prompt, SALT, seed, temperature=0.7, top_p=0.95, max_tokens=tokens, logprobs=logprobs)
 
-def _longer(number: int) -> int:
-    """More tokens for the first few requests, so that the batch shrinks to two and to one with logprobs.
+    def passed(turn: int, number: int, prompt: tuple[int, ...]) -> Request:
+        name, tokens = f"warm-up/{turn}/{number}", TOKENS + number % STAGGER
+        if number % 5 != 4:  # noqa: PLR2004 - one probe to four continuations, as in a pass
+            return sampled(name, prompt, tokens, 0)
+        return Request(name, prompt, SALT, None, temperature=0.0, top_p=1.0, max_tokens=tokens, logprobs=1)
 
-    Compiled parts of the sampler are specialised for a single row, as at the end of a trunk batch.
-    """
-    return max(LAST - number, 0) * 2
+    trunks = [sampled(f"warm-up/t/{at}", one, TOKENS + at, LOGPROBS) for at, one in enumerate(prompts[:TRUNKS])]
+    return (
+        tuple(trunks),
+        *(tuple(passed(turn, number, prompt) for number, prompt in enumerate(prompts)) for turn in range(2)),
+    )
