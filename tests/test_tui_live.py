@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from sessions.events import Paused
 from tests.tui_journals import Script, imported
 from tests.tui_pilot import living, opened, screen_text, settle
+from tui.app import parting_words
 from tui.widgets.plot import Plot
 
 if TYPE_CHECKING:
@@ -264,3 +266,32 @@ async def test_curves_that_lie_on_each_other_are_both_named(tmp_path: Path, prob
     script.finish()
     async with opened(script.folder) as (app, _):
         assert "re-feed, floor" in app.screen.query_one("#trend", Plot).text
+
+
+async def test_the_doubt_of_a_verdict_is_not_cut_at_80_columns(tmp_path: Path) -> None:
+    """Few pivots: "no interval" stands whole beside the verdict, and an undefined t says why."""
+    script = Script(tmp_path)
+    script.begin()
+    for problem in range(2):
+        script.problem(problem, script.nets(refeed=0.0, floor=0.0))
+    with living(script.folder):
+        async with opened(script.folder) as (app, _):
+            text = screen_text(app)
+    assert "excess  +0.0pp · NEGLIGIBLE so far, no interval" in text
+    assert "plain t undefined: all 2 equal" in text
+
+
+async def test_leaving_a_paused_campaign_says_that_it_stays_paused(tmp_path: Path) -> None:
+    """The key line and the shell's last words both say that the machine stays held, and how to go on."""
+    script = running(tmp_path)
+    with living(script.folder):
+        async with opened(script.folder) as (app, _):
+            assert app.watched is not None
+            assert "goes on.\n" in parting_words(app.watched)
+        script.say(Paused())
+        async with opened(script.folder) as (app, _):
+            assert "leave (stays paused)" in screen_text(app)
+            assert app.watched is not None
+            words = parting_words(app.watched)
+    assert "stays paused" in words
+    assert f"refeed-tui resume {script.folder.id}" in words

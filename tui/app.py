@@ -17,6 +17,7 @@ from sessions.errors import RefeedError
 from tui import clipboard
 from tui.alerts import notification
 from tui.plaintext import one_line
+from tui.progress import parting
 from tui.screens.campaign import CampaignScreen
 from tui.screens.dialogs import Ask, Confirm, Text
 from tui.screens.replay import ReplayScreen
@@ -234,11 +235,7 @@ def parting_words(watched: Watched) -> str:
     session = watched.folder.id
     if watched.mode == "replay" or not watched.live or watched.state.ended is not None:
         return ""
-    return (
-        f"session {session} goes on.\n"
-        f"  come back:  refeed-tui attach {session}\n"
-        f"  stop it:    refeed-tui abort {session}\n"
-    )
+    return "".join(f"{line}\n" for line in parting(session, paused=watched.state.paused))
 
 
 def run_dashboard(

@@ -168,6 +168,18 @@ def _found(row: ProblemRow) -> str:
     )
 
 
+def parting(session: str, *, paused: bool) -> tuple[str, ...]:
+    """What a shell shows after a viewer left a session whose worker lives on: how to come back, and how to end it."""
+    stands = "stays paused; its engine and memory stay held (and billed)" if paused else "goes on"
+    resume = (f"  go on:      refeed-tui resume {session}",) if paused else ()
+    return (
+        f"session {session} {stands}.",
+        f"  come back:  refeed-tui attach {session}",
+        *resume,
+        f"  stop it:    refeed-tui abort {session}",
+    )
+
+
 def failure_in_words(event: events.CacheFailure) -> str:
     """A cache failure as a sentence: where, which request, what was expected and found, what it ends."""
     where = f"task {event.problem}, {one_line(event.stage, 20)}, request {one_line(event.request, 60)}"

@@ -12,7 +12,7 @@ from tui import errors
 from tui.audited import Session, audit
 from tui.console import say, show
 from tui.follow import PlainFollower
-from tui.progress import Teller
+from tui.progress import Teller, parting
 
 if TYPE_CHECKING:
     from sessions.campaign import CampaignState
@@ -93,7 +93,7 @@ def _follow(folder: SessionFolder) -> int:
         code = follower.run()
     except KeyboardInterrupt:
         if follower.teller.state.ended is None:
-            _say_detached(folder)
+            _say_detached(folder, follower.teller.state)
         raise
     _report(folder, follower.teller.state)
     follower.say_end()
@@ -109,8 +109,7 @@ def _report(folder: SessionFolder, state: CampaignState) -> None:
     show(*render(audit([Session(folder, folder.spec(), state)])))
 
 
-def _say_detached(folder: SessionFolder) -> None:
+def _say_detached(folder: SessionFolder, state: CampaignState) -> None:
     say()
-    say(f"detached; session {folder.id} goes on.")
-    say(f"  come back:  refeed-tui attach {folder.id}")
-    say(f"  stop it:    refeed-tui abort {folder.id}")
+    for line in parting(folder.id, paused=state.paused):
+        say(line)

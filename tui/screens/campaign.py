@@ -197,8 +197,9 @@ class CampaignScreen(SizedScreen):
 
     def _keys(self) -> tuple[tuple[str, str], ...]:
         running = self.watched.live and self.watched.state.ended is None
-        leave = "leave (campaign goes on)" if running else "leave"
-        control = (("P", "resume" if self.watched.state.paused else "pause"), ("A", "abort")) if running else ()
+        paused = self.watched.state.paused
+        leave = f"leave ({'stays paused' if paused else 'campaign goes on'})" if running else "leave"
+        control = (("P", "resume" if paused else "pause"), ("A", "abort")) if running else ()
         return (("q", leave), ("?", "help"), *control, *self.pane.keys, ("y", "copy"), ("^p", "palette"))
 
     def too_small(self) -> Sequence[Line]:

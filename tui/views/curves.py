@@ -25,7 +25,7 @@ def trend(watched: Watched, condition: Condition, width: int, height: int) -> Fi
     """Both pooled rates after each closed problem, with their intervals as dots."""
     found = [point for point in watched.state.live.trend(condition) if point.refeed.rate is not None]
     if not found:
-        return Figure(empty="trend: after the first closed problem with an eligible pivot")
+        return Figure(empty="after the first informative problem")
     numbered = thinned(list(enumerate(found, start=1)), POINTS_PER_COLUMN * width)
     xs = tuple(float(number) for number, _ in numbered)
     thin: list[Series] = []
@@ -71,7 +71,7 @@ def e_path(watched: Watched, width: int, height: int, glyphs: Glyphs) -> Figure:
     """log10 of the symmetry e-value after each informative problem, with the line that it has to cross once."""
     monitor = watched.state.live.monitor
     if not monitor.path:
-        return Figure(empty="e-values: after the first informative problem")
+        return Figure(empty="after the first informative problem")
     numbered = thinned(list(enumerate(monitor.path, start=1)), POINTS_PER_COLUMN * width)
     xs = tuple(float(number) for number, _ in numbered)
     ys = tuple(math.log10(max(point.symmetry, 1e-12)) for _, point in numbered)

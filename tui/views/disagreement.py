@@ -119,7 +119,8 @@ def whisker(
 def _excess(watched: Watched, condition: Condition, width: int, glyphs: Glyphs) -> Line:
     live, spec = watched.state.live, watched.spec
     pooled = live.pooled_excess(condition)
-    spread = interval(pooled.ci95, signed=True) if pooled.ci95 is not None else f"({pooled.why})"
+    spread = f" {interval(pooled.ci95, signed=True)}" if pooled.ci95 is not None else ""
+    why: tuple[Span, ...] = (("(", "muted"), (f"{pooled.why})", "muted")) if pooled.ci95 is None else ()
     counts = live.common
     ruled = decide(
         counts.refeed.disagree - counts.floor.disagree,
@@ -135,8 +136,9 @@ def _excess(watched: Watched, condition: Condition, width: int, glyphs: Glyphs) 
         verdict = ((f"{ruled.verdict.upper()}{so_far}{', ' + but if but else ''}", "strong"),)
     return joined(
         (
-            (("excess  ", "plain"), (f"{points(pooled.value):>6} {spread}", "strong")),
+            (("excess  ", "plain"), (f"{points(pooled.value):>6}{spread}", "strong")),
             tuple(verdict),
+            why,
             (("rule: ", "muted"), (rule, "muted")),
         ),
         width,

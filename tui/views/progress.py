@@ -101,7 +101,7 @@ def _load(state: CampaignState, width: int, glyphs: Glyphs) -> Line:
             ((f"KV {100 * current.kv_use:.0f}%", "warn" if current.kv_use > ALMOST_FULL else "plain"),),
             ((f"{preempted} preempted", "bad" if preempted > 0 else "muted"),),
             checks,
-            ((f"{state.tokens:,} tokens", "muted"),),
+            ((f"{state.tokens:,}", "muted"), (" tokens", "muted")),
         ),
         width,
         glyphs,

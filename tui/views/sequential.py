@@ -43,13 +43,13 @@ def sequential(watched: Watched, width: int, glyphs: Glyphs) -> tuple[Line, Line
         glyphs,
     )
     plain = monitor.plain
-    t = f"plain t {number(plain.t)}" if plain.t is not None else "plain t undefined"
-    if plain.t is None and plain.n > 1:
-        t = f"plain t undefined: all {plain.n} equal"
+    t: tuple[Span, ...] = ((f"plain t {number(plain.t)} ", "plain"), _validity(watched))
+    if plain.t is None:
+        t = ((f"plain t undefined: {f'all {plain.n} equal' if plain.n > 1 else 'one informative problem'}", "plain"),)
     second = joined(
         (
             ((bound, "plain"),),
-            ((f"{t} ", "plain"), _validity(watched)),
+            t,
             _stop_rule(watched),
         ),
         width,
