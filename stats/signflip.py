@@ -90,7 +90,8 @@ def sign_flip(weights: Sequence[int], *, seed: int = 0) -> SignFlip:
     m = len(weights)
     if m == 0:
         return SignFlip(1.0, 0, 1, exact=True, why="0 nonzero problems: no p below 1 is possible")
-    why = f"{m} nonzero problems: no p below 2^-{m} = {2.0**-m:.4g} is possible" if m < FEW_PROBLEMS else None
+    problems = "problem" if m == 1 else "problems"
+    why = f"{m} nonzero {problems}: no p below 2^-{m} = {2.0**-m:.4g} is possible" if m < FEW_PROBLEMS else None
     if m > EXACT_LIMIT:
         return _monte_carlo(weights, seed)
     limbs = _limbs([sum(weights), *(abs(weight) for weight in weights)])

@@ -61,7 +61,7 @@ def test_one_problem_has_no_error() -> None:
     assert [found["pooled_excess"][key] for key in ("se", "t", "p", "ci95", "ci95_bootstrap")] == [None] * 5
     assert reason(found, "pooled_excess") == "needs at least 2 informative problems"
     assert reason(found, "clustered.t") == "needs at least 2 informative problems"
-    assert reason(found, "clustered.sign_flip_p") == "1 nonzero problems: no p below 2^-1 = 0.5 is possible"
+    assert reason(found, "clustered.sign_flip_p") == "1 nonzero problem: no p below 2^-1 = 0.5 is possible"
 
 
 @pytest.mark.parametrize("size", [10, 30, 49])

@@ -16,6 +16,7 @@ from tui.draft import NAMES, Draft
 from tui.screens.home import HomeScreen
 from tui.screens.new import NewScreen
 from tui.views.help import HOME_KEYS
+from tui.widgets.lines import ScrollLines
 from tui.widgets.table import LineTable
 
 if TYPE_CHECKING:
@@ -121,6 +122,19 @@ async def test_the_report_and_an_export_are_at_hand(home: Path) -> None:
         await pilot.press("enter")
         await until(app, pilot, "wrote")
     assert list((home / script.folder.id).glob("*.csv"))
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
+async def test_a_report_is_shown_as_wide_as_it_was_made(home: Path, size: tuple[int, int]) -> None:
+    """No line of it is cut, and its last column stands."""
+    finished(home, "one")
+    async with opened(None, size, mode="home") as (app, pilot):
+        await until(app, pilot, "one")
+        await pilot.press("R")
+        text = await until(app, pilot, "Table 1")
+        assert "reversed" in text
+        body = app.screen.query_one("#text", ScrollLines)
+        assert max(map(len, body.text.split("\n"))) <= body.scrollable_content_region.width
 
 
 async def test_a_damaged_session_is_listed_with_its_damage(home: Path) -> None:

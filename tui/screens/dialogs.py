@@ -9,7 +9,7 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
-from tui.views.words import wrapped
+from tui.views.words import width_of, wrapped
 from tui.widgets.lines import Lines, ScrollLines
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from tui.widgets.ink import Line
 
+NARROWEST = 76
 _R = TypeVar("_R")
 
 
@@ -78,7 +79,9 @@ class Ask(Dialog[str | None]):
 
 
 class Text(Dialog[None]):
-    """Text to read: help, a report."""
+    """Text to read: help, a report; the window is as wide as its longest line, where there is room."""
+
+    FRAME: ClassVar = (5, 6)  # cells beside the text: border, padding and scrollbar; border, padding, key line, and one
 
     BINDINGS: ClassVar = [Binding("escape,q,question_mark", "close", "close")]
 
@@ -96,7 +99,9 @@ class Text(Dialog[None]):
     def on_mount(self) -> None:
         """Fill it."""
         text = self.query_one(ScrollLines)
-        text.styles.height = min(len(self._lines), max(3, self.app.size.height - 8))
+        longest = max(width_of(line) for line in self._lines)
+        self.query_one(Vertical).styles.width = max(NARROWEST, longest + self.FRAME[0])
+        text.styles.height = min(len(self._lines), max(3, self.app.size.height - self.FRAME[1]))
         text.show(self._lines)
         text.focus()
 

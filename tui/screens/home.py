@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 LOOK_EVERY = 2.0
 ASKED = "csv,md,latex"
+REPORT_WIDTH = 100
 KEYS = (
     ("enter", "open"),
     ("r", "replay"),
@@ -179,7 +180,7 @@ class HomeScreen(SizedScreen):
         """Every number of the session."""
         if self.entry is not None:
             self.notify("computing the report", timeout=2, markup=False)
-            self._report(self.entry, max(40, min(100, self.app.size.width - 10)))
+            self._report(self.entry, max(40, min(REPORT_WIDTH, self.app.size.width - Text.FRAME[0])))
 
     @work(thread=True, exclusive=True, group="report")
     def _report(self, entry: Entry, width: int) -> None:
