@@ -58,6 +58,8 @@ SIGNAL_EXIT: Final = 128
 WARNING: Final = "warning: "
 USER_ABORT: Final = 1
 FAILED: Final = 1
+# A stage of loading is told in so many steps at most: a download of minutes should be seen to move.
+LOADING_STEPS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,10 +158,10 @@ def start_engine(spec: CampaignSpec, recorder: Recorder, state: CampaignState, *
     told: set[tuple[str, int]] = set()
 
     def progress(stage: str, fraction: float) -> None:
-        tenth = (stage, int(fraction * 10))
-        if tenth in told:
+        step = (stage, int(fraction * LOADING_STEPS))
+        if step in told:
             return
-        told.add(tenth)
+        told.add(step)
         if stage.startswith(WARNING):
             recorder.emit(Notice(kind="warning", text=stage.removeprefix(WARNING)))
         else:

@@ -12,17 +12,28 @@ from engine.backends.vllm.settings import arguments, check_invariance, step_toke
 from sessions.errors import RefeedError
 from sessions.spec import CampaignSpec, from_fields
 
+# As torch 2.11 for CUDA 13.0, its runtime library, and vLLM 0.22.1 and 0.32.0 say it.
 MESSAGES = [
     ("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79 GiB", "out of memory"),
     ("Free memory on device cuda:0 (3.1/79.3 GiB) on startup is less than desired GPU memory", "other processes hold"),
     ("No available memory for the cache blocks. Try increasing `gpu_memory_utilization`", "leave no memory"),
-    ("401 Client Error. Cannot access gated repo for url https://huggingface.co/x", "gated"),
-    ("404 Client Error. Repository Not Found for url: https://huggingface.co/api/models/x", "no such model"),
-    ("Invalid rev id: nope", "no such revision"),
     ("[Errno 28] No space left on device", "disk is full"),
     ("The NVIDIA driver on your system is too old (found version 12020)", "driver is older"),
     ("libcudart.so.13: cannot open shared object file: No such file or directory", "another CUDA version"),
+    ("CUDA driver version is insufficient for CUDA runtime version", "driver is older"),
+    ("system has unsupported display driver / cuda driver combination", "driver is older"),
+    ("Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU", "no usable GPU"),
     ("No CUDA GPUs are available", "no usable GPU"),
+    ("no CUDA-capable device is detected", "no usable GPU"),
+    ("CUDA driver initialization failed, you might not have a CUDA gpu.", "no usable GPU"),
+    ("CUDA unknown error - this may be due to an incorrectly set up environment", "no usable GPU"),
+    ("CUDA error: CUDA-capable device(s) is/are busy or unavailable", "exclusive mode"),
+    ("Unexpected error from cudaGetDeviceCount(). Error 802: system not yet initialized", "fabric manager"),
+    ("World size (4) is larger than the number of available GPUs (1) in this node.", "larger than the number of GPUs"),
+    (
+        "(1.75 GiB KV cache is needed, which is larger than the available KV cache memory",
+        "one request of `max_model_len`",
+    ),
     ("Failed to infer device type, please set the environment variable", "no usable GPU"),
     ("Bfloat16 is only supported on GPUs with compute capability of at least 8.0", "no bfloat16"),
     ("CUDA error: no kernel image is available for execution on the device", "older than the wheels"),
@@ -49,6 +60,12 @@ def test_the_cause_behind_a_wrapper_decides() -> None:
     assert "out of memory" in explain(outer, "m", "loading", log="").message
     log = "INFO loading\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate"
     assert "out of memory" in explain(RuntimeError("Engine core died"), "m", "serving", log=log).message
+
+
+def test_a_word_of_a_healthy_log_is_no_cause() -> None:
+    """Every start's log names configuration files; that says nothing of why an engine died."""
+    log = "INFO Using default sampling params from model: generation_config.json\nINFO loading config.json"
+    assert "last lines of the log" in explain(RuntimeError("odd"), "m", "serving", log=log).message
 
 
 def test_an_unknown_failure_shows_the_last_lines_of_the_log() -> None:

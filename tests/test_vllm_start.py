@@ -69,7 +69,9 @@ def test_a_hub_model_that_is_not_here_says_what_to_do_offline(monkeypatch: pytes
     import huggingface_hub.constants  # noqa: PLC0415 - only where vLLM is installed
 
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
-    assert "not in the local cache" in refused("refeed-tui/no-such-model").message
+    error = refused("refeed-tui/no-such-model")
+    assert "HF_HUB_OFFLINE is set" in error.message
+    assert "no whole copy of refeed-tui/no-such-model" in error.message
 
 
 def test_a_context_longer_than_the_models_is_refused(tmp_path: Path) -> None:

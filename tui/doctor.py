@@ -23,8 +23,11 @@ import engine
 import sessions
 import stats
 import tui
+from engine.backends.load import BUNDLED_PATH
+from engine.backends.vllm import hub, preflight
 from engine.controlsocket import socket_path
 from sessions.errors import RefeedError
+from sessions.spec import BUNDLED_MODEL
 from sessions.store import Store, home
 from tui.console import speaks_unicode
 from tui.plaintext import one_line
@@ -161,20 +164,28 @@ def embedded_engine() -> Check:
 
 
 def gpus() -> Check:
-    """GPUs that the driver lists."""
+    """GPUs that the driver lists, and who holds their memory."""
     listed = _run("nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader")
     if listed is None:
         return Check(
             "GPU", "note", "none (no nvidia-smi that answers)", "without one, `auto` takes the embedded engine"
         )
-    return Check("GPU", "ok", "; ".join(one_line(line) for line in listed.splitlines()))
+    found = "; ".join(one_line(line) for line in listed.splitlines())
+    held = preflight.holders()
+    if held:
+        hint = "a campaign wants their memory: end them, or lower `gpu_memory_utilization`"
+        return Check("GPU", "note", f"{found}; in use: {_some([one_line(sentence) for sentence in held])}", hint)
+    return Check("GPU", "ok", found)
 
 
 def vllm_engine() -> Check:
-    """vLLM, and whether it is the version that was tested."""
+    """vLLM, whether it is the version that was tested, and whether the driver serves its torch."""
     version = _version("vllm")
     if version is None:
         return Check("vllm engine", "note", "not installed", "for GPUs: pip install '.[vllm]'")
+    wrong = preflight.driver_too_old(preflight.driver_cuda(), preflight.torch_cuda())
+    if wrong:
+        return Check("vllm engine", "problem", f"vllm {version}: {wrong}", preflight.OLD_DRIVER_HINT)
     if version.split("+")[0] != TESTED_VLLM:
         return Check("vllm engine", "note", f"vllm {version}", f"{TESTED_VLLM} is tested; start-up checks decide")
     return Check("vllm engine", "ok", f"vllm {version}")
@@ -343,6 +354,40 @@ CHECKS: Final[tuple[Callable[[], Check], ...]] = (
 )
 
 
-def examine() -> list[Check]:
-    """Run every check, in the order of what a campaign needs first."""
-    return [check() for check in CHECKS]
+def model_files(model: str, revision: str | None = None) -> Check:
+    """Whether a model can be had: a whole folder, or one of the hub that may be read and fits the disk.
+
+    Args:
+        model: as a spec names it.
+        revision: of the hub's repository.
+    """
+    folder = BUNDLED_PATH if model == BUNDLED_MODEL else Path(model).expanduser()
+    if folder.is_dir():
+        if hub.is_whole(folder):
+            return Check("model", "ok", f"{folder}")
+        hint = "give a folder with a whole Hugging Face checkpoint"
+        return Check("model", "problem", f"{folder} lacks *.safetensors files", hint)
+    try:
+        found = hub.look_up(model, revision)
+        preflight.require_room(found.cache.parent, found.needed, model)
+    except RefeedError as error:
+        return Check("model", "problem", error.message, error.hint)
+    except ModuleNotFoundError as error:
+        return Check("model", "note", f"{error.name} is not installed here", "for GPUs: pip install '.[vllm]'")
+    return _on_hub(found)
+
+
+def _on_hub(found: hub.Snapshot) -> Check:
+    at, cache = f"{found.model} at commit {found.commit}", found.cache.parent
+    if found.unreached:
+        said = f"the hub cannot be asked ({found.unreached}); {at} is in {cache}"
+        return Check("model", "note", said, "it will be used; a newer one would not be noticed")
+    if not found.missing:
+        return Check("model", "ok", f"{at} is in {cache}")
+    sizes = f"{preflight.gibibytes(found.size)} to download, {preflight.gibibytes(preflight.room(cache)[1])} free"
+    return Check("model", "ok", f"{at}: {sizes} in {cache}")
+
+
+def examine(model: str | None = None, revision: str | None = None) -> list[Check]:
+    """Run every check, in the order of what a campaign needs first; a model's when one is named."""
+    return [check() for check in CHECKS] + ([] if model is None else [model_files(model, revision)])

@@ -14,14 +14,26 @@ from tui.plaintext import one_line
 
 @click.command(
     cls=Command,
-    examples=("refeed-tui doctor", "refeed-tui doctor --json"),
+    examples=(
+        "refeed-tui doctor",
+        "refeed-tui doctor --model Qwen/Qwen2.5-7B-Instruct",
+        "refeed-tui doctor --json",
+    ),
 )
+@click.option(
+    "--model",
+    metavar="MODEL",
+    help="Also ask whether this model can be had: a folder, or a name on the hub, which is asked for sizes and access.",
+)
+@click.option("--revision", metavar="REVISION", help="Of that model on the hub: branch, tag or commit.")
 @json_option
-def command(as_json: bool) -> int:
+def command(model: str | None, revision: str | None, as_json: bool) -> int:
     """Look at everything a campaign needs from this machine; exit code 1 when something will fail."""
+    if revision is not None and model is None:
+        raise click.UsageError("--revision needs --model")
     from tui.doctor import examine  # noqa: PLC0415 - it looks at every package; `--help` need not
 
-    checks = examine()
+    checks = examine(model, revision)
     bad = any(check.status == "problem" for check in checks)
     if as_json:
         say_json({"ok": not bad, "checks": [asdict(check) for check in checks]})

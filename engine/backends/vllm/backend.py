@@ -12,13 +12,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from engine.backend import EngineInfo, FirstToken, Request, StepStats
-from engine.backends.vllm import checks, compat, describe, environment, hub, preflight, progress, settings, warmup
+from engine.backends.vllm import (
+    checks,
+    compat,
+    describe,
+    download,
+    environment,
+    hub,
+    preflight,
+    progress,
+    settings,
+    warmup,
+)
 from engine.backends.vllm.errors import explain
 from engine.backends.vllm.ledger import Ledger
 from engine.backends.vllm.sampling import Open, parameters, prompt_of
 from engine.backends.vllm.steps import Steps
 from engine.backends.vllm.vocabulary import Vocabulary
 from sessions.errors import RefeedError
+from sessions.words import count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -251,6 +263,13 @@ def _import(spec: CampaignSpec) -> tuple[str | None, bool]:
             "vLLM sees no GPU",
             "check `nvidia-smi` and CUDA_VISIBLE_DEVICES, or run with --engine embedded",
         )
+    gpus = 0 if cpu else current_platform.device_count()
+    if not cpu and gpus < (spec.tensor_parallel or 1):
+        raise RefeedError(
+            "engine",
+            f"vLLM sees {count(gpus, 'GPU')}, but `tensor_parallel` is {spec.tensor_parallel or 1}",
+            "check `nvidia-smi` and CUDA_VISIBLE_DEVICES, or change it",
+        )
     if spec.batch_invariant:
         capability = None if cpu else current_platform.get_device_capability()
         settings.check_invariance(None if capability is None else (capability.major, capability.minor))
@@ -259,9 +278,9 @@ def _import(spec: CampaignSpec) -> tuple[str | None, bool]:
 
 @dataclass(frozen=True, slots=True)
 class _How:
-    """How to start beside what the spec says: local folder, process mode, overrides, and recorded variables."""
+    """How to start beside what the spec says: local folder or hub's snapshot, process mode, overrides, variables."""
 
-    folder: Path
+    model: Path | hub.Snapshot
     apart: bool
     overrides: Mapping[str, Any]
     variables: Mapping[str, str]
@@ -308,6 +327,24 @@ def _open(engine: Any, spec: CampaignSpec, tell: Progress, *, apart: bool) -> tu
         raise
 
 
+def _files(model: Path | hub.Snapshot, tell: Progress) -> download.Source:
+    return download.Source(str(model), "") if isinstance(model, Path) else download.fetch(model, tell)
+
+
+def _ask_hub(spec: CampaignSpec, tell: Progress) -> hub.Snapshot:
+    """Look a model up on the hub, and refuse what could not be downloaded."""
+    tell("looking the model up on the hub", 0.0)
+    found = hub.look_up(str(spec.model), spec.revision)
+    preflight.require_room(found.cache.parent, found.needed, found.model)
+    if found.unreached and not hub.offline():
+        tell(
+            f"warning: the hub cannot be asked ({found.unreached}); the local copy of {found.model} at commit "
+            f"{found.commit} is used",
+            1.0,
+        )
+    return found
+
+
 def _load(spec: CampaignSpec, tell: Progress, how: _How) -> VllmBackend:
     clock = {"began": time.monotonic()}
     warning, cpu = _import(spec)
@@ -315,7 +352,7 @@ def _load(spec: CampaignSpec, tell: Progress, how: _How) -> VllmBackend:
     if cpu:
         compat.allow_amx()
     with progress.watched(tell):
-        source = hub.locate(str(spec.model), how.folder, spec.revision, tell)
+        source = _files(how.model, tell)
         clock["located"] = time.monotonic()
         engine = _start(spec, source.path, how, cpu=cpu)
     clock["started"] = time.monotonic()
@@ -360,16 +397,16 @@ def load(
     apart = environment.multiprocess_wanted() if multiprocess is None else multiprocess
     for sentence in preflight.holders():
         tell(f"warning: {sentence}", 1.0)
-    if not where.is_dir():
-        preflight.require_room(preflight.hub_cache())
-    tell("importing vLLM", 0.0)
-    variables = environment.prepare(multiprocess=apart, batch_invariant=spec.batch_invariant)
     try:
-        return _load(spec, tell, _How(where, apart, overrides or {}, variables))
+        preflight.require_driver()
+        model = where if where.is_dir() else _ask_hub(spec, tell)
+        tell("importing vLLM", 0.0)
+        variables = environment.prepare(multiprocess=apart, batch_invariant=spec.batch_invariant)
+        return _load(spec, tell, _How(model, apart, overrides or {}, variables))
     except RefeedError:
         raise
     except ModuleNotFoundError as error:
-        if error.name != "vllm":
+        if error.name not in {"vllm", "huggingface_hub"}:
             raise explain(error, str(spec.model), "loading") from error
         hint = "install it, from the checkout, with: pip install '.[vllm]' (README: On a GPU)"
         raise RefeedError("engine", "vLLM is not installed in this environment", hint) from None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from engine.backends.vllm.hub import Source
+    from engine.backends.vllm.download import Source
     from sessions.spec import CampaignSpec
 
 ELSEWHERE: Final = "chosen in the engine's own process"

@@ -31,40 +31,39 @@ class Cause(NamedTuple):
 # The first that matches decides.
 KNOWN: Final = (
     Cause(
-        r"GatedRepoError|gated repo|access to model .* is restricted|401 Client Error",
-        "the model is gated",
-        "accept its licence on huggingface.co, then set HF_TOKEN or run `hf auth login` on this machine",
+        r"No space left on device|ENOSPC",
+        "the disk is full",
+        "free space (`df -h`), or set HF_HUB_CACHE and VLLM_CACHE_ROOT to a larger disk",
     ),
     Cause(
-        r"RevisionNotFoundError|Invalid rev id",
-        "the model has no such revision",
-        "give `revision` a branch, tag or commit of that repository",
-    ),
-    Cause(
-        r"RepositoryNotFoundError|is not a valid model identifier|404 Client Error|Repository Not Found",
-        "no such model on the hub, and no such folder",
-        "check the spelling of `model`; a private model also needs HF_TOKEN",
-    ),
-    Cause(
-        r"LocalEntryNotFoundError|OfflineModeIsEnabled|couldn't connect to|Max retries exceeded|"
-        r"Name or service not known|Temporary failure in name resolution",
-        "the model is not in the local cache and the hub cannot be reached",
-        "check the network and HF_HUB_OFFLINE, or give `model` a local folder",
-    ),
-    Cause(r"No space left on device|ENOSPC", "the disk is full", "free space, or set HF_HOME to a larger disk"),
-    Cause(
-        r"driver on your system is too old|driver version is insufficient|CUDA_ERROR_SYSTEM_DRIVER_MISMATCH|"
-        r"forward compatibility was attempted",
+        r"driver on your system is too old|driver version is insufficient|unsupported display driver|"
+        r"CUDA_ERROR_SYSTEM_DRIVER_MISMATCH|forward compatibility was attempted",
         "the NVIDIA driver is older than this CUDA build of torch needs",
-        "install the vllm wheel for your driver's CUDA version (`nvidia-smi` shows it; README: Install), or update it",
+        "install the vllm wheel for your driver's CUDA version (`nvidia-smi` shows it; README: On a GPU), or update it",
     ),
     Cause(
         r"libcud\w+\.so[.\d]*: cannot open shared object|libnv\w+\.so[.\d]*: cannot open",
         "vLLM was built for another CUDA version than the libraries of this environment",
-        "install vllm and torch together in a fresh environment (README: Install)",
+        "install vllm and torch together in a fresh environment (README: On a GPU)",
     ),
     Cause(
-        r"No CUDA GPUs are available|Failed to infer device type|no NVIDIA driver|CUDA-capable device is detected",
+        r"system not yet initialized",
+        "the GPUs of this machine are not ready (on machines with NVSwitch: the fabric manager does not run)",
+        "`systemctl start nvidia-fabricmanager`, or take another machine",
+    ),
+    Cause(
+        r"CUDA-capable device\(s\) is/are busy or unavailable",
+        "the GPU is held by another process in exclusive mode, or is unavailable",
+        "end that process (`nvidia-smi` lists them), or `nvidia-smi -c DEFAULT`",
+    ),
+    Cause(
+        r"World size \(\d+\) is larger than the number of available GPUs",
+        "`tensor_parallel` is larger than the number of GPUs",
+        "lower it, or check CUDA_VISIBLE_DEVICES",
+    ),
+    Cause(
+        r"No CUDA GPUs are available|Failed to infer device type|no NVIDIA driver|CUDA-capable device is detected|"
+        r"CUDA driver initialization failed|CUDA unknown error",
         "no usable GPU",
         "check `nvidia-smi` and CUDA_VISIBLE_DEVICES, or run with --engine embedded",
     ),
@@ -115,7 +114,8 @@ KNOWN: Final = (
         "use a model that this version of vLLM lists, or a newer vllm",
     ),
     Cause(
-        r"does not appear to have a file named|config\.json|Cannot find any model weights|"
+        r"does not appear to have a file named|Invalid repository ID or local directory|We couldn't connect to|"
+        r"is not a valid model identifier|Cannot find any model weights|"
         r"Error while deserializing header|Unrecognized model",
         "the model's files are incomplete or damaged",
         "download it again, or check the folder: config.json, tokenizer.json and *.safetensors",
@@ -164,7 +164,7 @@ def _last_lines(log: str) -> str:
     return " | ".join(lines[-TAIL_LINES:])
 
 
-def explain(error: BaseException, model: str, stage: str, log: str | None = None) -> RefeedError:
+def explain(error: BaseException, model: str, stage: str, log: str | None = None, who: str = "vLLM") -> RefeedError:
     """Return the error that a person sees.
 
     Args:
@@ -172,6 +172,7 @@ def explain(error: BaseException, model: str, stage: str, log: str | None = None
         model: as given, for the message.
         stage: what was being done, for the message.
         log: end of the log; read from stderr when None.
+        who: failed.
     """
     if isinstance(error, RefeedError):
         return error
@@ -182,10 +183,10 @@ def explain(error: BaseException, model: str, stage: str, log: str | None = None
         for known in KNOWN:
             if re.search(known.pattern, searched):
                 return RefeedError(
-                    "engine", f"vLLM failed while {stage} {model}: {known.what} ({_first_line(error)})", known.advice
+                    "engine", f"{who} failed while {stage} {model}: {known.what} ({_first_line(error)})", known.advice
                 )
     last = _last_lines(tail)
     said = f"; last lines of the log: {last}" if last else ""
     return RefeedError(
-        "engine", f"vLLM failed while {stage} {model}: {_first_line(error)}{said}", "the whole log is in worker.log"
+        "engine", f"{who} failed while {stage} {model}: {_first_line(error)}{said}", "the whole log is in worker.log"
     )

@@ -1,11 +1,14 @@
-"""What can be known before weights are loaded: who holds the GPUs, and whether a download fits the disk.
+"""What can be known before weights are loaded: who holds the GPUs, what the driver is for, whether a download fits.
 
 Imports nothing of vLLM or torch, so that `doctor` may ask too.
 """
 
 from __future__ import annotations
 
+import ctypes
+import importlib.util
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -14,8 +17,7 @@ from typing import Final
 from sessions.errors import RefeedError
 
 GIB: Final = 1 << 30
-# A 7B model in bf16 is 15 GiB; below this no model worth a GPU fits.
-LEAST_ROOM: Final = 2 * GIB
+OLD_DRIVER_HINT: Final = "install vLLM's build for your driver's CUDA version (README: On a GPU), or update the driver"
 QUERY: Final = ("nvidia-smi", "--query-compute-apps=pid,used_memory,process_name", "--format=csv,noheader,nounits")
 
 
@@ -34,23 +36,90 @@ def read_holders(table: str) -> tuple[str, ...]:
     return tuple(f"pid {pid} ({name}) holds {mib} MiB of a GPU" for pid, mib, name in rows)
 
 
-def hub_cache() -> Path:
-    """Folder that hub downloads go to."""
-    chosen = os.environ.get("HF_HUB_CACHE") or os.environ.get("HF_HOME")
-    return Path(chosen).expanduser() if chosen else Path("~/.cache/huggingface").expanduser()
+def driver_cuda() -> tuple[int, int] | None:
+    """The newest CUDA version that the NVIDIA driver serves, compatibility libraries counted in; None without one."""
+    version = ctypes.c_int(0)
+    try:
+        answer = ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(version))
+    except (OSError, AttributeError):
+        return None
+    # CUDA writes 12.4 as 12040; 0 stands for no driver behind the library.
+    return (version.value // 1000, version.value % 1000 // 10) if answer == 0 and version.value > 0 else None
 
 
-def require_room(folder: Path) -> None:
-    """Refuse a download to a disk that holds no model.
+def torch_cuda() -> tuple[int, int] | None:
+    """The CUDA version that this environment's torch was built for, without importing it; None for other builds."""
+    found = importlib.util.find_spec("torch")
+    if found is None or found.origin is None:
+        return None
+    try:
+        said = (Path(found.origin).parent / "version.py").read_text(encoding="utf-8")
+    except OSError:
+        return None
+    cuda = re.search(r"^cuda\b[^=\n]*= *'(\d+)\.(\d+)", said, re.MULTILINE)
+    return None if cuda is None else (int(cuda[1]), int(cuda[2]))
+
+
+def driver_too_old(driver: tuple[int, int] | None, built: tuple[int, int] | None) -> str:
+    """Whether a driver is older than torch's CUDA build needs, as a sentence; empty when it is not, or nobody knows.
+
+    Within one major version every driver serves every build (CUDA's minor version compatibility).
+
+    Args:
+        driver: newest CUDA version of the driver; None when unknown.
+        built: CUDA version of torch; None for builds without it.
+    """
+    if driver is None or built is None or driver[0] >= built[0]:
+        return ""
+    served, wanted = (".".join(map(str, version)) for version in (driver, built))
+    return f"the NVIDIA driver serves CUDA up to {served}, but torch was built for {wanted}"
+
+
+def require_driver() -> None:
+    """Refuse a driver that is too old for torch, before anything is imported or downloaded.
 
     Raises:
-        RefeedError: kind "engine", naming the folder and what is free there.
+        RefeedError: kind "engine".
     """
+    if os.environ.get("VLLM_ENABLE_CUDA_COMPATIBILITY", "0").strip().lower() in {"1", "true"}:
+        return  # vLLM will put newer libraries in front of the driver's
+    wrong = driver_too_old(driver_cuda(), torch_cuda())
+    if wrong:
+        raise RefeedError("engine", wrong, OLD_DRIVER_HINT)
+
+
+def gibibytes(size: int) -> str:
+    """A size for people."""
+    return f"{size / GIB:.1f} GiB" if size >= GIB else f"{size / (1 << 20):.1f} MiB"
+
+
+def room(folder: Path) -> tuple[Path, int]:
+    """The nearest folder above that exists, and the bytes that its disk has free."""
     there = next(parent for parent in (folder, *folder.parents) if parent.exists())
-    free = shutil.disk_usage(there).free
-    if free < LEAST_ROOM:
+    return there, shutil.disk_usage(there).free
+
+
+def require_room(folder: Path, needed: int, model: str) -> None:
+    """Refuse a download that does not fit its disk.
+
+    Args:
+        folder: that it goes to; need not exist yet.
+        needed: bytes; nothing is asked of the disk when 0.
+        model: as given, for the message.
+
+    Raises:
+        RefeedError: kind "engine", naming the bytes that are needed and free, and the folder.
+    """
+    if needed == 0:
+        return
+    there, free = room(folder)
+    hint = "set HF_HUB_CACHE to a folder on a larger disk"
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise RefeedError("engine", f"{model} must be downloaded, but {there} cannot be written", hint)
+    if free < needed:
         raise RefeedError(
             "engine",
-            f"{there} has {free / GIB:.1f} GiB free, too little for a model's download",
-            "free space, or set HF_HOME to a larger disk",
+            f"the download of {model} needs {needed:,} bytes ({gibibytes(needed)}), but the disk of {folder} has "
+            f"{free:,} ({gibibytes(free)}) free",
+            f"free space there, or {hint} (HF_HOME moves it too, and the saved token with it)",
         )
