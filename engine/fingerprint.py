@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
 
     from engine.backend import EngineInfo
     from sessions.campaign import CampaignState
+    from sessions.spec import CampaignSpec
+
+# A commit of the hub; a folder's weights are named by a longer digest.
+COMMIT: Final = re.compile("[0-9a-f]{40}")
 
 
 def fingerprint(numerics: Mapping[str, str]) -> str:
@@ -27,10 +32,27 @@ def changed_numerics(first: Mapping[str, str], now: Mapping[str, str]) -> tuple[
     return tuple(name for name in sorted(first.keys() | now.keys()) if first.get(name) != now.get(name))
 
 
+def _first(state: CampaignState) -> EngineReady | None:
+    """The session's first engine; None before there was one."""
+    return next((run.engine for run in state.runs if run.engine is not None), None)
+
+
+def pinned(spec: CampaignSpec, state: CampaignState) -> CampaignSpec:
+    """The spec with a hub model's revision replaced by the commit that the session began on.
+
+    A branch may have moved since; a resumed campaign would download its new commit, and then be refused.
+    """
+    first = _first(state)
+    commit = "" if first is None else first.numerics.get("weights", "")
+    if spec.engine != "vllm" or spec.model_digest is not None or COMMIT.fullmatch(commit) is None:
+        return spec
+    return msgspec.structs.replace(spec, revision=commit)
+
+
 def engine_ready(info: EngineInfo, seconds: float, state: CampaignState) -> EngineReady:
     """Return the event that says what the engine is, and what changed since the session's first engine."""
     numerics = {name: str(value) for name, value in info.numerics.items()}  # torch.__version__ is a subclass of str
-    first = next((run.engine for run in state.runs if run.engine is not None), None)
+    first = _first(state)
     return EngineReady(
         engine=info.engine,
         model=info.model,

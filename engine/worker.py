@@ -25,7 +25,7 @@ from engine.bench import Bench
 from engine.campaign import run
 from engine.control import Control
 from engine.controlsocket import Server, socket_path
-from engine.fingerprint import check_engine, engine_ready
+from engine.fingerprint import check_engine, engine_ready, pinned
 from engine.limits import Limits, check_may_go_on
 from engine.notify import Notifier
 from engine.ready import Ready, tell
@@ -167,7 +167,7 @@ def start_engine(spec: CampaignSpec, recorder: Recorder, state: CampaignState, *
         else:
             recorder.emit(Notice(kind="loading", text=stage, fraction=fraction))
 
-    backend = load(spec, progress)
+    backend = load(pinned(spec, state), progress)
     ready = engine_ready(backend.info, time.monotonic() - began, state)
     check_engine(ready, allow_changed=allow_changed)
     recorder.emit(ready)

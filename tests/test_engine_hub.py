@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from engine.backends.load import BUNDLED_PATH, load
@@ -17,9 +18,12 @@ from engine.backends.vllm import hub as hub_module
 from engine.backends.vllm.download import arrived, fetch
 from engine.backends.vllm.hub import look_up
 from engine.backends.vllm.preflight import require_room
+from engine.fingerprint import pinned
 from sessions.errors import RefeedError
 from sessions.spec import CampaignSpec
+from sessions.state import fold_all
 from tests.hub_server import asked_by_this_process
+from tests.session_events import engine_ready, opened
 from tests.test_engine_preflight import disk_with
 from tui import cli, doctor, errors
 
@@ -247,6 +251,26 @@ def test_without_network_a_whole_copy_starts_and_a_part_does_not(hub: Hub, monke
     assert "no whole copy" in error.message
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     assert "HF_HUB_OFFLINE is set" in refused(MODEL).message
+
+
+def test_a_commit_that_left_the_hub_is_used_from_the_cache(hub: Hub) -> None:
+    """A commit is what it is; a branch that is gone might have been another's."""
+    source = fetch(look_up(MODEL, None), silent)
+    hub.repos[MODEL].files["config.json"] += b" "
+    assert fetch(look_up(MODEL, source.commit), silent) == source
+    assert look_up(MODEL, None).commit != source.commit
+    assert "has no revision" in refused(MODEL, "no-such-branch").message
+
+
+def test_a_resumed_campaign_asks_for_the_commit_that_it_began_on() -> None:
+    """A branch that moved would bring other weights; folders, which a digest pins, and first runs are left alone."""
+    spec = CampaignSpec(engine="vllm", model=MODEL, task="arithmetic", revision="main")
+    began = msgspec.structs.replace(engine_ready(), numerics={"weights": "c" * 40})
+    fresh, resumed = fold_all(spec, [opened()]), fold_all(spec, [opened(), began, opened()])
+    assert pinned(spec, fresh) == spec
+    assert pinned(spec, resumed).revision == "c" * 40
+    folder = msgspec.structs.replace(spec, model_digest="d" * 64)
+    assert pinned(folder, resumed) == folder
 
 
 def test_a_page_instead_of_an_answer_is_no_hub(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:

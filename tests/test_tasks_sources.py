@@ -3,13 +3,17 @@
 import builtins
 import json
 import sys
+import threading
+import types
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
 from engine.tasks.registry import open_task
 from engine.tasks.task import INSTRUCTION, Problem, user_message
 from sessions.errors import RefeedError
+from tests.hub_server import asked_by_this_process
 from tests.shared import shared_path
 
 
@@ -115,17 +119,46 @@ def test_gsm8k_without_the_library_names_the_way_out(monkeypatch: pytest.MonkeyP
     assert caught.value.kind == "task"
 
 
-def test_a_hub_that_cannot_be_reached_names_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the hub cannot be reached, the error says so and names gsm8k:PATH."""
+class Library:
+    """Stands where `datasets` would be, which is not installed: it raises what that does, and keeps what it saw."""
 
-    class Unreachable:
-        @staticmethod
-        def load_dataset(*_: str, **__: str) -> None:
-            raise builtins.ConnectionError("no route to the hub")
+    config = types.SimpleNamespace(HF_HUB_OFFLINE=False)
+    asked_offline: ClassVar[list[tuple[bool, bool]]] = []
 
-    monkeypatch.setitem(sys.modules, "datasets", Unreachable)
-    with pytest.raises(RefeedError, match=r"no route to the hub.*gsm8k:PATH"):
+    @classmethod
+    def load_dataset(cls, *_: str, **__: str) -> None:
+        """Fail as without a copy."""
+        constants = sys.modules["huggingface_hub.constants"]
+        cls.asked_offline.append((cls.config.HF_HUB_OFFLINE, constants.HF_HUB_OFFLINE))
+        raise builtins.ConnectionError("Couldn't reach 'openai/gsm8k' on the Hub")
+
+
+def test_a_hub_without_the_data_names_the_way_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Where the hub answers and the data cannot be had, the error says why and names gsm8k:PATH."""
+    pytest.importorskip("huggingface_hub", reason="it comes with datasets")
+    monkeypatch.setitem(sys.modules, "datasets", Library)
+    monkeypatch.setattr(Library, "asked_offline", [])
+    with (
+        asked_by_this_process(monkeypatch, tmp_path) as hub,
+        pytest.raises(RefeedError, match=r"Couldn't reach 'openai/gsm8k'.*gsm8k:PATH"),
+    ):
         open_task("gsm8k")
+    assert Library.asked_offline == [(False, False)]
+    assert hub.got("GET /api/datasets/openai/gsm8k")
+
+
+def test_a_silent_hub_is_given_up_in_time_for_what_is_cached(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The library is asked offline, where it looks in its cache and does not try again; later calls are as before."""
+    constants = pytest.importorskip("huggingface_hub.constants", reason="it comes with datasets")
+    monkeypatch.setitem(sys.modules, "datasets", Library)
+    monkeypatch.setattr(Library, "asked_offline", [])
+    monkeypatch.setattr(constants, "HF_HUB_ETAG_TIMEOUT", 0.5)
+    with asked_by_this_process(monkeypatch, tmp_path) as hub:
+        hub.hanging = threading.Event()
+        with pytest.raises(RefeedError, match=r"timed out.*gsm8k:PATH"):
+            open_task("gsm8k")
+    assert Library.asked_offline == [(True, True)]
+    assert (Library.config.HF_HUB_OFFLINE, constants.HF_HUB_OFFLINE) == (False, False)
 
 
 def test_user_message_is_question_blank_line_instruction() -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import importlib
 import json
-from typing import TYPE_CHECKING, Final
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
 
+from engine.network import network_errors, reason
 from engine.tasks.grading import read_gold
 from engine.tasks.task import INSTRUCTION, Problem, check_index
 from sessions.errors import RefeedError
@@ -115,6 +117,31 @@ def _bad(where: str, reason: str) -> RefeedError:
     return RefeedError("task", f"{where}: {reason}", "correct or remove the line")
 
 
+def _silence() -> str:
+    """Why the hub does not answer within HF_HUB_ETAG_TIMEOUT (10 seconds); empty when it does, if with an error."""
+    hub = importlib.import_module("huggingface_hub")
+    try:
+        hub.HfApi().dataset_info(HUB_NAME, timeout=hub.constants.HF_HUB_ETAG_TIMEOUT)
+    except network_errors() as error:
+        return "" if getattr(error, "response", None) is not None else reason(error)
+    return ""
+
+
+@contextmanager
+def _given_up_in_time(datasets: Any) -> Iterator[str]:
+    """Let `datasets` look in its cache alone where the hub is silent, and say why: by itself it tries for minutes."""
+    places = (importlib.import_module("huggingface_hub.constants"), datasets.config)
+    were = [place.HF_HUB_OFFLINE for place in places]
+    silence = _silence()
+    for place, was in zip(places, were, strict=True):
+        place.HF_HUB_OFFLINE = was or silence != ""
+    try:
+        yield silence
+    finally:
+        for place, was in zip(places, were, strict=True):
+            place.HF_HUB_OFFLINE = was
+
+
 def open_gsm8k(path: Path | None) -> RowsTask:
     """GSM8K's test problems, from a JSON-lines file, or through the `datasets` library where no path is given.
 
@@ -128,10 +155,11 @@ def open_gsm8k(path: Path | None) -> RowsTask:
     except ImportError as error:
         message = "task gsm8k needs the `datasets` library, which is not installed"
         raise RefeedError("task", message, "pip install '.[gsm8k]', or give a file: gsm8k:PATH") from error
-    try:
-        rows = datasets.load_dataset(HUB_NAME, "main", split="test")
-    except (OSError, ValueError) as error:
-        message = f"task gsm8k could not be fetched from the hub ({type(error).__name__}: {str(error)[:120]})"
-        raise RefeedError("task", message, "connect, or give a file: gsm8k:PATH") from error
+    with _given_up_in_time(datasets) as silence:
+        try:
+            rows = datasets.load_dataset(HUB_NAME, "main", split="test")
+        except (OSError, ValueError) as error:
+            message = f"task gsm8k could not be fetched from the hub ({silence or reason(error)})"
+            raise RefeedError("task", message, "connect, or give a file: gsm8k:PATH") from error
     found = [(str(row["question"]), _gold(str(row["answer"]), f"{HUB_NAME}, row {i}")) for i, row in enumerate(rows)]
     return RowsTask("gsm8k", found)

@@ -336,7 +336,7 @@ def _ask_hub(spec: CampaignSpec, tell: Progress) -> hub.Snapshot:
     tell("looking the model up on the hub", 0.0)
     found = hub.look_up(str(spec.model), spec.revision)
     preflight.require_room(found.cache.parent, found.needed, found.model)
-    if found.unreached and not hub.offline():
+    if found.unreached and found.commit != spec.revision and not hub.offline():
         tell(
             f"warning: the hub cannot be asked ({found.unreached}); the local copy of {found.model} at commit "
             f"{found.commit} is used",

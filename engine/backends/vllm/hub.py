@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import fnmatch
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from engine.backends.vllm.refusals import network_errors, reason, refusal, unreachable
+from engine.backends.vllm.refusals import refusal, unreachable
+from engine.network import network_errors, reason
 from sessions.errors import RefeedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 FILES: Final = ("*.json", "*.safetensors", "*.jinja", "*.model", "*.txt", "*.tiktoken")
+COMMIT: Final = re.compile("[0-9a-f]{40}")
 INDEX: Final = "model.safetensors.index.json"
 # Asked of the disk when sizes are not told, which some mirrors of the hub do not: below this no model worth a GPU fits.
 LEAST_ROOM: Final = 2 << 30
@@ -132,8 +135,12 @@ def look_up(model: str, revision: str | None) -> Snapshot:
     no_answer: tuple[type[Exception], ...] = (*network_errors(), ValueError)  # ValueError: a proxy's page, no JSON
     try:
         info = HfApi().model_info(model, revision=revision, files_metadata=True, timeout=seconds)
-    except (HFValidationError, RevisionNotFoundError) as error:
+    except HFValidationError as error:
         raise refusal(error, model, revision) from error
+    except RevisionNotFoundError as error:
+        if COMMIT.fullmatch(revision or "") is None:  # the cache's copy of a branch that is gone would be another's
+            raise refusal(error, model, revision) from error
+        return _cached(model, revision, error)
     except no_answer as error:
         return _cached(model, revision, error)
     cache = _cache(model)
