@@ -8,7 +8,7 @@ from engine.backends.vllm.compat import check_version
 from engine.backends.vllm.environment import recorded
 from engine.backends.vllm.errors import explain
 from engine.backends.vllm.progress import bar_stage
-from engine.backends.vllm.settings import arguments, check_invariance, step_tokens
+from engine.backends.vllm.settings import arguments, check_invariance, refinements, step_tokens
 from sessions.errors import RefeedError
 from sessions.spec import CampaignSpec, from_fields
 
@@ -138,6 +138,21 @@ def test_what_the_spec_says_wins() -> None:
 def test_the_published_settings_need_no_larger_step() -> None:
     """At the paper's settings a cold pass fits vLLM's default budget of 8192 tokens on an A100."""
     assert step_tokens(CampaignSpec(engine="vllm", model="m", task="gsm8k")) <= 8192
+
+
+def test_a_step_holds_a_cold_pass_and_an_invariant_one_the_same_tiles() -> None:
+    """What the spec leaves open is improved on a GPU where vLLM's choice falls short; what the spec says stays."""
+    stock = CampaignSpec(engine="vllm", model="m", task="gsm8k")
+    needed = step_tokens(stock)
+    assert refinements(stock, batched_tokens=needed, head_size=64) == {}
+    assert refinements(stock, batched_tokens=needed - 1, head_size=64) == {"max_num_batched_tokens": needed}
+    invariant = from_fields({"engine": "vllm", "batch_invariant": True})
+    assert refinements(invariant, batched_tokens=needed, head_size=64) == {"attention_backend": "TRITON_ATTN"}
+    assert refinements(invariant, batched_tokens=needed, head_size=128) == {}
+    chosen = from_fields(
+        {"engine": "vllm", "batch_invariant": True, "attention_backend": "FLASH_ATTN", "max_num_batched_tokens": 512}
+    )
+    assert refinements(chosen, batched_tokens=512, head_size=64) == {}
 
 
 def test_only_variables_that_may_change_a_logit_are_recorded() -> None:

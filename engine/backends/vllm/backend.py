@@ -293,9 +293,10 @@ def _start(spec: CampaignSpec, path: str, how: _How, *, cpu: bool) -> Any:
 
     given = settings.arguments(spec, path, cpu=cpu, log_stats=how.apart) | dict(how.overrides)
     config = EngineArgs(**given).create_engine_config(UsageContext.LLM_CLASS)
-    needed = settings.step_tokens(spec)
-    if not cpu and spec.max_num_batched_tokens is None and config.scheduler_config.max_num_batched_tokens < needed:
-        config = EngineArgs(**given, max_num_batched_tokens=needed).create_engine_config(UsageContext.LLM_CLASS)
+    tokens, head = config.scheduler_config.max_num_batched_tokens, config.model_config.get_head_size()
+    better = {} if cpu else settings.refinements(spec, batched_tokens=tokens, head_size=head)
+    if better:
+        config = EngineArgs(**given | better).create_engine_config(UsageContext.LLM_CLASS)
     return LLMEngine.from_vllm_config(config, usage_context=UsageContext.LLM_CLASS, disable_log_stats=not how.apart)
 
 

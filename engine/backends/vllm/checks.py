@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from engine.backends.vllm import describe
+from engine.backends.vllm import describe, settings
 from sessions.errors import RefeedError
 
 if TYPE_CHECKING:
@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
 # Kinds of KV cache that keep every block of a prefix.
 WHOLE_PREFIX: Final = frozenset({"FullAttentionSpec", "MLAAttentionSpec", "TQFullAttentionSpec"})
-# Up to this size FlashAttention 3's tiles depend on whether a call is causal, which a single query is not.
-HEADS_THAT_DIFFER: Final = 64
 MID_TRUNK: Final = "it cannot resume in the middle of a trunk, so no pivot can be verified"
 
 
@@ -79,13 +77,13 @@ def verify(spec: CampaignSpec, config: Any, core: Any) -> tuple[str, ...]:
     _refuse_uncached(config, core)
     _refuse_hybrids(config, core)
     _verify_invariance(spec)
-    _verify_attention(spec, config)
+    used = _verify_attention(spec, config)
     warnings = []
-    if spec.batch_invariant and int(config.model_config.get_head_size()) <= HEADS_THAT_DIFFER:
+    head = int(config.model_config.get_head_size())
+    if spec.batch_invariant and head <= settings.HEADS_THAT_DIFFER and used == settings.DIFFERENT_TILES:
         warnings.append(
-            f"attention heads of {config.model_config.get_head_size()}: FlashAttention 3 tiles the KV of decode and of "
-            "prefill differently at this size, so a re-feed need not give the bits of decode although it is "
-            "batch-invariant"
+            f"attention heads of {head}: {used} tiles the KV of decode and of prefill differently at this size, so a "
+            f"re-feed need not give the bits of decode; {settings.SAME_TILES} does"
         )
     block = int(config.cache_config.block_size)
     if spec.block_size is not None and spec.block_size != block:
@@ -102,8 +100,8 @@ def verify(spec: CampaignSpec, config: Any, core: Any) -> tuple[str, ...]:
     return tuple(warnings)
 
 
-def _verify_attention(spec: CampaignSpec, config: Any) -> None:
-    """A platform with one backend takes it whatever was asked; a core in its own process does not tell."""
+def _verify_attention(spec: CampaignSpec, config: Any) -> str:
+    """Return what is used: a platform with one backend takes it whatever was asked; a core apart does not tell."""
     used = describe.attention_backend(config)
     if spec.attention_backend is not None and used not in (spec.attention_backend.upper(), describe.ELSEWHERE):
         raise RefeedError(
@@ -111,6 +109,7 @@ def _verify_attention(spec: CampaignSpec, config: Any) -> None:
             f"attention_backend = {spec.attention_backend} was asked for, but vLLM uses {used}",
             f"leave it out, or set it to {used}",
         )
+    return used
 
 
 def _verify_invariance(spec: CampaignSpec) -> None:

@@ -18,6 +18,9 @@ CPU_BLOCK: Final = 32
 CPU_SEQS: Final = 256
 CPU_CACHE: Final = 2**30
 ARMS: Final = 2
+HEADS_THAT_DIFFER: Final = 64
+DIFFERENT_TILES: Final = "FLASH_ATTN"
+SAME_TILES: Final = "TRITON_ATTN"
 
 
 def arguments(spec: CampaignSpec, path: str, *, cpu: bool, log_stats: bool) -> dict[str, Any]:
@@ -64,6 +67,26 @@ def step_tokens(spec: CampaignSpec) -> int:
     trunks = spec.rollouts * (spec.max_trunk_tokens + PROMPT_ROOM)
     tails = spec.rollouts * spec.max_pivots * ARMS * (spec.k + 1) * (spec.boundary_slack + 1)
     return trunks + tails
+
+
+def refinements(spec: CampaignSpec, *, batched_tokens: int, head_size: int) -> dict[str, Any]:
+    """Return what to set on a GPU where the spec leaves it open and vLLM's own choice falls short.
+
+    A step must hold a re-feed pass's prompts. A batch-invariant campaign is the control in which a re-feed gives the
+    bits of decode: up to heads of 64 FlashAttention 3 tiles the keys of a single query and of a prompt differently,
+    Triton's attention does not (docs/measurements.md).
+
+    Args:
+        spec: resolved settings.
+        batched_tokens: vLLM's budget of a step.
+        head_size: of the model's attention.
+    """
+    found: dict[str, Any] = {}
+    if spec.max_num_batched_tokens is None and batched_tokens < step_tokens(spec):
+        found["max_num_batched_tokens"] = step_tokens(spec)
+    if spec.batch_invariant and spec.attention_backend is None and head_size <= HEADS_THAT_DIFFER:
+        found["attention_backend"] = SAME_TILES
+    return found
 
 
 def check_invariance(capability: tuple[int, int] | None) -> None:
