@@ -164,6 +164,25 @@ async def test_marked_sessions_are_compared_on_one_scale(home: Path) -> None:
         await until(app, pilot, "newest first")
 
 
+async def test_compared_sessions_say_their_mode_and_why_they_are_not_pooled_in_full(home: Path) -> None:
+    """At 80 columns no fact of a session, and no reason against a pool, is cut."""
+    finished(home, "stock")
+    for name, settings in (("a-name-of-some-length", {"batch_invariant": True}), ("other", {"k": 5, "rollouts": 3})):
+        script = Script(home, name=name, settings=settings)
+        script.begin()
+        script.problem(0, script.nets(refeed=0.0, floor=0.0))
+        script.finish()
+    async with opened(None, mode="home") as (app, pilot):
+        await until(app, pilot, "other")
+        await pilot.press("c")
+        await until(app, pilot, "Sign disagreement")
+        body = app.screen.query_one("#compare", ScrollLines)
+        assert max(map(len, body.text.split("\n"))) <= body.scrollable_content_region.width
+        said = " ".join(body.text.split())
+    assert "embedded, batch-invariant, K = 4, 1 problem " in said
+    assert "without --pool" in said
+
+
 async def test_settings_that_differ_are_compared_but_not_pooled(home: Path) -> None:
     """Sessions of different K stand side by side; the pool says which field differs."""
     imported(home, "primary")

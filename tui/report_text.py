@@ -62,8 +62,9 @@ def side_by_side(audits: Sequence[Audit]) -> Iterator[RenderableType]:
     table = _table("", *(audit.sessions[0].folder.name or audit.sessions[0].folder.id for audit in audits), left=0)
     table.columns[0].justify = "left"
     for name, cell in MEASURES:
-        if cell is not _against_cell or any(audit.difference is not None for audit in audits):
-            table.add_row(name, *(cell(audit) for audit in audits))
+        cells = [cell(audit) for audit in audits]
+        if name not in WHERE_ANY or any(text != NONE for text in cells):
+            table.add_row(name, *cells)
     yield table
     for audit in audits:
         notes = noted(audit.report)
@@ -341,8 +342,10 @@ def _against_cell(audit: Audit) -> str:
     return NONE if found is None else f"{points(found.excess.difference)}, {p_value(found.excess.p)}"
 
 
+WHERE_ANY: Final = frozenset({"batch-invariant", "difference", "  but"})  # rows that stand where a session has them
 MEASURES: Final[tuple[tuple[str, Callable[[Audit], str]], ...]] = (
     ("model", lambda audit: one_line((audit.sessions[0].spec.model or "").rsplit("/", 1)[-1], 20)),
+    ("batch-invariant", lambda audit: "yes" if audit.sessions[0].spec.batch_invariant else NONE),
     ("K", lambda audit: ", ".join(str(k) for k in audit.report.k)),
     ("pivots", lambda audit: f"{audit.report.pivots:,}"),
     ("informative", lambda audit: f"{audit.report.informative_problems}/{audit.report.problems}"),

@@ -10,6 +10,7 @@ from textual.message import Message
 
 from sessions.errors import RefeedError
 from tui.audited import Session, audit
+from tui.numbers import count
 from tui.screens.base import SizedScreen
 from tui.views.compare import Compared, lines
 from tui.views.words import model_name
@@ -42,7 +43,9 @@ def bars(session: Session, condition: Condition) -> Compared:
     state = session.state
     trend = state.live.trend(condition)
     engine = "" if state.engine is None else f"{state.engine.engine}, "
-    facts = f"{model_name(state, session.spec.model)}, {engine}K = {session.spec.k}, {len(state.measured)} problems"
+    mode = "batch-invariant, " if session.spec.batch_invariant else ""
+    known = f"{model_name(state, session.spec.model)}, {engine}{mode}K = {session.spec.k}"
+    facts = f"{known}, {count(len(state.measured), 'problem')}"
     if not trend:
         return Compared(session.label, facts)
     counts = state.live.common if condition == "common" else state.live.exact1

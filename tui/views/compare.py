@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tui.numbers import interval, points
+from tui.numbers import NONE, interval, points
 from tui.plaintext import one_line
 from tui.views.disagreement import CONDITIONS, rate_line
-from tui.views.words import heading
+from tui.views.words import heading, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,9 +59,12 @@ def lines(found: Sequence[Compared], condition: Condition, width: int, glyphs: G
     ]
     scale = min(1.0, max(0.1, math.ceil(10 * max(tops, default=1.0)) / 10))
     for one in found:
-        out.append(((one_line(one.label, 60), "strong"), (f"  {one_line(one.facts, 200)}", "muted")))
+        label, facts = one_line(one.label, 60), one_line(one.facts, 200)
+        beside = len(label) + len(facts) + 2 <= width
+        out.append(((label, "strong"), (f"  {facts}" if beside else "", "muted")))
+        out += () if beside else ((("  ", "plain"), *line) for line in wrapped(facts, width - 2, "muted"))
         if one.error or one.counts is None or one.refeed is None or one.floor is None:
-            out += [((one_line(one.error or "no evidence yet", 200), "warn"),), ()]
+            out += [*wrapped(one.error or "no evidence yet", width, "warn"), ()]
             continue
         rows: tuple[tuple[str, Ink, RateInterval, int], ...] = (
             ("re-feed", "refeed", one.refeed, one.counts.refeed.disagree),
@@ -72,8 +75,9 @@ def lines(found: Sequence[Compared], condition: Condition, width: int, glyphs: G
             drawn = rate_line(name, ink, rate, events, one.informative, scale, width - 2, glyphs)
             out.append((("  ", "plain"), *drawn))
         if one.excess is not None:
-            why = f" ({one.excess.why})" if one.excess.why is not None else ""
-            text = f"  excess  {points(one.excess.value):>6} {interval(one.excess.ci95, signed=True)}{why}"
+            without = f"({one.excess.why})" if one.excess.why is not None else NONE
+            spread = without if one.excess.ci95 is None else interval(one.excess.ci95, signed=True)
+            text = f"  excess  {points(one.excess.value):>6} {spread}"
             out.append(((text, "strong"),))
         out.append(())
     out.append(((f"bars from 0% to {100 * scale:.0f}%; intervals: 95%, clustered by problem", "muted"),))

@@ -85,8 +85,15 @@ def rate_line(
     lead = f"{name:8}{percent(rate.rate):>6} {spread:<13} {changed:,}/{n:,} "
     bound = nothing_seen(n, clusters) if changed == 0 else None
     if bound is not None:
-        seen = f"none seen: below {percent(bound.independent)} (95%) if "
-        said = (f"{seen}pivots were independent", f"{seen}independent", "none seen", "")
+        top = percent(bound.independent)
+        seen = f"none seen: below {top} (95%) if "
+        said = (
+            f"{seen}pivots were independent",
+            f"{seen}independent",
+            f"none seen: < {top} if independent",
+            "none seen",
+            "",
+        )
         return ((lead, ink), (next(text for text in said if not text or len(text) <= width - len(lead)), "muted"))
     return ((lead, ink), *whisker(rate.rate, rate.ci95, scale, max(0, width - len(lead) - 1), glyphs, ink))
 
