@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sessions.events import Ended, Opened, ProblemClosed
+from sessions.events import Ended, Opened, Paused, ProblemClosed
 from tests.tui_journals import Script, imported
 from tests.tui_pilot import opened, screen_text, settle
 from tui.feed import Tape
@@ -167,6 +167,20 @@ def test_gaps_between_runs_are_shortened() -> None:
     ]
     tape = Tape(events)
     assert tape.at == pytest.approx([0.0, 50.0, 50.1, 60.1])
+
+
+async def test_a_replayed_pause_offers_no_key_of_a_worker(tmp_path: Path) -> None:
+    """What was held then is not held now, and there is nothing to resume."""
+    script = Script(tmp_path)
+    script.begin()
+    script.say(Paused())
+    async with opened(script.folder, (120, 40), mode="replay", speed=0.125) as (app, pilot):
+        shown, text = await screen(app, pilot, "space")
+        shown.seek(len(tape_of(shown).events))
+        await settle(app, pilot)
+        text = screen_text(app)
+    assert "was held and billed meanwhile" in text
+    assert "P goes on" not in text
 
 
 async def test_a_verdict_in_the_middle_of_a_replayed_import_is_one_so_far(tmp_path: Path) -> None:

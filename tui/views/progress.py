@@ -32,7 +32,9 @@ def progress(watched: Watched, width: int, glyphs: Glyphs) -> tuple[Line, Line]:
     if standing is not None:
         return standing
     if state.paused:
-        text = f"PAUSED: the {machine_word(state)} stays held and billed; P goes on"
+        replayed = watched.mode == "replay"
+        held = "was held and billed meanwhile" if replayed else "stays held and billed; P goes on"
+        text = f"PAUSED: the {machine_word(state)} {held}"
         return ((text, "warn"),), _load(state, width, glyphs)
     what = _doing(watched)
     if current.total <= 0:
