@@ -62,6 +62,14 @@ def test_the_engine_is_what_was_asked_for(vllm: VllmBackend) -> None:
     assert any("counts alone" in text for text in vllm.info.machine.values()) == (vllm.ledger is None)
 
 
+def test_a_batch_starts_whole_in_either_process_mode(vllm: VllmBackend) -> None:
+    """A core apart that began with what had arrived would batch each pass by chance, and the floor would be noise."""
+    for turn in range(2):
+        watch = Recorder()
+        vllm.run([request(f"w{turn}/{n}", prompt_of(20, n), salt=f"w{n}") for n in range(12)], watch)
+        assert next(step.tokens for step in watch.steps if step.tokens > 0) == 12
+
+
 def test_hits_are_exact_in_either_process_mode(vllm: VllmBackend) -> None:
     """Cached counts arrive with the first token and equal b*floor((L-1)/b)."""
     prompt = prompt_of(3 * BLOCK + 5)

@@ -131,10 +131,11 @@ class VllmBackend:
     def _run(self, engine: Any, requests: Sequence[Request], watcher: Watcher) -> tuple[Completion, ...]:
         self._steps.begin()
         opened: dict[str, Open] = {}
-        for request in requests:
-            internal = engine.add_request(request.id, prompt_of(request), parameters(request, self._stops))
-            opened[request.id] = Open(request, internal)
-            self._names[internal] = request.id
+        with compat.held(engine.engine_core, apart=self._core is None):
+            for request in requests:
+                internal = engine.add_request(request.id, prompt_of(request), parameters(request, self._stops))
+                opened[request.id] = Open(request, internal)
+                self._names[internal] = request.id
         done: dict[str, Completion] = {}
         while engine.has_unfinished_requests():
             go_on = self._take(engine.step(), opened, done, watcher)

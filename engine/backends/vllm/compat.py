@@ -6,6 +6,7 @@ here, it is refused by name rather than measured wrongly.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import re
 from typing import TYPE_CHECKING, Any, Final
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sessions.errors import RefeedError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 TESTED: Final = ("0.22.1", "0.32.0")
 OLDEST: Final = (0, 22, 1)
@@ -97,6 +98,22 @@ def wait_for_output(client: Any) -> None:
             waiting.not_empty.wait(LIVENESS_SECONDS)
             if not waiting.queue and client.resources.engine_dead:
                 raise ChildProcessError("the engine core's process died")
+
+
+@contextlib.contextmanager
+def held(client: Any, *, apart: bool) -> Iterator[None]:
+    """Keep a core in its own process from stepping until it has every request of a batch.
+
+    It would begin with those that had arrived, and the batches of two equal passes would differ by chance.
+    """
+    if not apart:
+        yield
+        return
+    client.call_utility("pause_scheduler", "keep", False)  # noqa: FBT003 - keep the cache; arguments go by position
+    try:
+        yield
+    finally:
+        client.call_utility("resume_scheduler")
 
 
 def allow_amx() -> None:
