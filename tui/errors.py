@@ -34,12 +34,15 @@ EXIT_CODES: Final[dict[Kind, int]] = {
     "integrity": INTEGRITY,
 }
 
+# These say what the person typed or has; where in the program they arose helps nobody.
+SELF_EXPLAINING: Final[frozenset[Kind]] = frozenset({"usage", "spec", "session"})
+
 KEPT_TRACEBACKS: Final = 20
 
 
 def needs_traceback(error: BaseException) -> bool:
-    """Whether a traceback file belongs to this error: where in the program a foreseen one arose helps nobody."""
-    return not isinstance(error, RefeedError)
+    """Whether a traceback file belongs to this error: all but those that only answer what was typed."""
+    return not (isinstance(error, RefeedError) and error.kind in SELF_EXPLAINING)
 
 
 def sentence(error: BaseException) -> str:
