@@ -60,6 +60,7 @@ USER_ABORT: Final = 1
 FAILED: Final = 1
 # A stage of loading is told in so many steps at most: a download of minutes should be seen to move.
 LOADING_STEPS: Final = 100
+DOWNLOADING: Final = "downloading"
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,16 +149,21 @@ def start_deadline(limits: Limits, control: Control) -> threading.Timer | None:
     return timer
 
 
-def start_engine(spec: CampaignSpec, recorder: Recorder, state: CampaignState, *, allow_changed: bool) -> Backend:
+def start_engine(
+    spec: CampaignSpec, recorder: Recorder, state: CampaignState, control: Control, *, allow_changed: bool
+) -> Backend:
     """Load the backend and record what it turned out to be.
 
     Raises:
-        RefeedError: kind "engine", also when a resumed session would continue on other numerics.
+        RefeedError: kind "engine", also when a resumed session would continue on other numerics, and when the campaign
+            is to stop while a model is downloaded.
     """
     began = time.monotonic()
     told: set[tuple[str, int]] = set()
 
     def progress(stage: str, fraction: float) -> None:
+        if control.stop_request is not None and stage.startswith(DOWNLOADING):
+            raise RefeedError("engine", "stopped while the model was downloaded", "`resume` goes on")
         step = (stage, int(fraction * LOADING_STEPS))
         if step in told:
             return
@@ -205,7 +211,7 @@ def campaign(
     task = open_task(str(spec.task))
     _as_registered("task", spec.task, task.digest, spec.task_digest)
     _as_registered("engine", spec.model, digest_of_model(spec), spec.model_digest)
-    backend = start_engine(spec, recorder, state, allow_changed=options.allow_changed_engine)
+    backend = start_engine(spec, recorder, state, control, allow_changed=options.allow_changed_engine)
     try:
         attempt = len(state.runs) - 1
         return run(Bench(spec, backend, task, recorder.emit, control, attempt, limits, session.texts_path), state)

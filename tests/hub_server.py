@@ -12,20 +12,23 @@ import json
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     import pytest
 
 LARGE = (".safetensors", ".bin")
 CHUNK = 1 << 16
+REPO = Path(__file__).resolve().parent.parent
 
 
+@cache
 def git_blob(content: bytes) -> str:
     """Name of a content in git."""
     return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
@@ -241,6 +244,7 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
 
+@cache
 def sha(content: bytes) -> str:
     """Name of a large file's content."""
     return hashlib.sha256(content).hexdigest()
@@ -280,7 +284,8 @@ def running() -> Iterator[Hub]:
 def asked_by_this_process(monkeypatch: pytest.MonkeyPatch, home: Path) -> Iterator[Hub]:
     """A hub that the client in this process speaks to, with a cache of its own and no token.
 
-    The client reads its environment when it is imported; what it made of it is changed here.
+    The client reads its environment when it is imported; what it made of it is changed here, and the environment is for
+    the process that downloads.
     """
     constants = importlib.import_module("huggingface_hub.constants")
     with running() as hub:
@@ -292,6 +297,9 @@ def asked_by_this_process(monkeypatch: pytest.MonkeyPatch, home: Path) -> Iterat
             "HF_HUB_OFFLINE": False,
         }.items():
             monkeypatch.setattr(constants, name, value)
-        for variable in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"):
+        monkeypatch.setenv("HF_ENDPOINT", hub.url)
+        monkeypatch.setenv("HF_HOME", str(home))
+        monkeypatch.setenv("PYTHONPATH", str(REPO))
+        for variable in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_HUB_CACHE", "HF_HUB_OFFLINE"):
             monkeypatch.delenv(variable, raising=False)
         yield hub

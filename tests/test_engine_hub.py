@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -24,6 +26,7 @@ from sessions.spec import CampaignSpec
 from sessions.state import fold_all
 from tests.hub_server import asked_by_this_process
 from tests.session_events import engine_ready, opened
+from tests.test_engine_disk import mount
 from tests.test_engine_preflight import disk_with
 from tui import cli, doctor, errors
 
@@ -108,6 +111,61 @@ def test_a_download_is_told_by_the_bytes_on_the_disk(hub: Hub) -> None:
     assert fractions[-1] == 1.0
 
 
+class StopError(Exception):
+    """What a worker raises when it is to stop."""
+
+
+def test_a_download_that_is_stopped_ends_at_once_and_leaves_nothing(hub: Hub) -> None:
+    """No process goes on, and no unfinished file stays that nobody would continue."""
+    hub.repos[MODEL].files[WEIGHTS] = os.urandom(LARGE)
+    hub.paused = threading.Event()
+
+    def hear(_stage: str, fraction: float) -> None:
+        if fraction > 0.2:
+            raise StopError
+
+    found = look_up(MODEL, None)
+    with pytest.raises(StopError):
+        fetch(found, hear)
+    weights = next(piece for piece in found.missing if piece.name == WEIGHTS)
+    left = {path.name for path in (found.cache / "blobs").glob("*.incomplete")}
+    assert left <= {f"{weights.blob}.incomplete"}
+    assert children_of(os.getpid(), "engine.backends.vllm.fetcher") == []
+
+
+def test_a_download_ends_with_a_worker_that_is_killed(hub: Hub, tmp_path: Path) -> None:
+    """Kill -9 of whoever started it ends it too."""
+    hub.repos[MODEL].files[WEIGHTS] = os.urandom(LARGE)
+    hub.paused = threading.Event()
+    code = (
+        "from engine.backends.vllm.download import fetch; from engine.backends.vllm.hub import look_up\n"
+        f"fetch(look_up({MODEL!r}, None), lambda stage, fraction: print(fraction, flush=True))"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, cwd=tmp_path) as worker:
+        assert worker.stdout is not None
+        worker.stdout.readline()
+        children = children_of(worker.pid, "engine.backends.vllm.fetcher")
+        worker.kill()
+    assert len(children) == 1
+    deadline = time.monotonic() + 10
+    while Path(f"/proc/{children[0]}").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not Path(f"/proc/{children[0]}/cmdline").exists() or not Path(f"/proc/{children[0]}/cmdline").read_bytes()
+
+
+def children_of(parent: int, words: str) -> list[int]:
+    """Processes of that parent with those words in their command."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            status, command = (folder / "status").read_text(), (folder / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if f"PPid:\t{parent}\n" in status and words.encode() in command:
+            found.append(int(folder.name))
+    return found
+
+
 def test_what_the_cache_has_of_other_commits_is_not_counted(hub: Hub) -> None:
     """A new commit with the same weights misses the changed file alone."""
     fetch(look_up(MODEL, None), silent)
@@ -175,7 +233,8 @@ def test_a_token_with_access_opens_gated_and_private_models(
 ) -> None:
     """The same models, for their members."""
     monkeypatch.setenv("HF_TOKEN", "hf_good")
-    assert fetch(look_up(model, None), silent).commit == hub.repos[model].commit
+    found = look_up(model, None)
+    assert (found.commit, len(found.missing)) == (hub.repos[model].commit, 6)
 
 
 def test_a_gated_model_that_is_here_needs_no_token(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,7 +242,8 @@ def test_a_gated_model_that_is_here_needs_no_token(hub: Hub, monkeypatch: pytest
     monkeypatch.setenv("HF_TOKEN", "hf_good")
     fetch(look_up("org/gated", None), silent)
     monkeypatch.delenv("HF_TOKEN")
-    assert fetch(look_up("org/gated", None), silent).commit == hub.repos["org/gated"].commit
+    found = look_up("org/gated", None)
+    assert (found.commit, found.missing) == (hub.repos["org/gated"].commit, ())
 
 
 def test_access_that_ends_between_look_up_and_download_is_said(hub: Hub) -> None:
@@ -192,6 +252,35 @@ def test_access_that_ends_between_look_up_and_download_is_said(hub: Hub) -> None
     hub.repos[MODEL].gated = True
     with pytest.raises(RefeedError, match="is gated"):
         fetch(found, silent)
+
+
+def test_a_hub_that_fails_between_look_up_and_download_is_said(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it answered, or that nobody answers any more."""
+    found = look_up(MODEL, None)
+    hub.failing = 503
+    with pytest.raises(RefeedError, match="answered 503"):
+        fetch(found, silent)
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    with pytest.raises(RefeedError, match=r"broke off .*Connection refused") as caught:
+        fetch(found, silent)
+    assert "start again" in caught.value.hint
+
+
+def test_a_disk_that_fills_during_a_download_is_said(hub: Hub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Others write to it too, so that the check before cannot exclude it."""
+    small = tmp_path / "small"
+    small.mkdir()
+    done = mount("-t", "tmpfs", "-o", "size=8m", "none", str(small))
+    if done.returncode != 0:
+        pytest.skip(f"needs the right to mount a tmpfs: {done.stderr.strip()}")
+    try:
+        hub.repos[MODEL].files[WEIGHTS] = os.urandom(LARGE)
+        monkeypatch.setenv("HF_HOME", str(small))
+        with pytest.raises(RefeedError, match=r"the disk is full") as caught:
+            fetch(look_up(MODEL, None), silent)
+    finally:
+        mount("--lazy", str(small), program="umount")
+    assert "HF_HUB_CACHE" in caught.value.hint
 
 
 def test_a_repository_without_safetensors_is_refused(hub: Hub) -> None:
@@ -206,7 +295,7 @@ def test_sizes_that_are_not_told_leave_a_floor(hub: Hub) -> None:
     hub.sizes = False
     found = look_up(MODEL, None)
     assert found.needed == hub_module.LEAST_ROOM
-    assert fetch(found, silent).commit == hub.repos[MODEL].commit
+    assert fetch(found, silent).commit == found.commit
 
 
 def test_a_hub_that_hangs_is_given_up_in_time(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,13 +314,13 @@ def test_a_hub_that_hangs_is_given_up_in_time(hub: Hub, monkeypatch: pytest.Monk
     assert fetch(found, silent) == source
 
 
-@pytest.mark.parametrize("status", [429, 500, 503])
-def test_a_hub_in_trouble_gives_way_to_the_cache(hub: Hub, status: int) -> None:
+def test_a_hub_in_trouble_gives_way_to_the_cache(hub: Hub) -> None:
     """What it answered is said, and a whole copy is used."""
     source = fetch(look_up(MODEL, "main"), silent)
-    hub.failing = status
-    assert f"answered {status}" in refused("org/gated").message
-    assert fetch(look_up(MODEL, "main"), silent) == source
+    for status in (429, 500, 503):
+        hub.failing = status
+        assert f"answered {status}" in refused("org/gated").message
+        assert fetch(look_up(MODEL, "main"), silent) == source
 
 
 def test_without_network_a_whole_copy_starts_and_a_part_does_not(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:

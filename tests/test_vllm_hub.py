@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -12,7 +14,7 @@ import pytest
 
 from engine.backends.load import BUNDLED_PATH
 from engine.registration import resolve
-from engine.supervisor import launch, log_tail
+from engine.supervisor import launch, log_tail, send
 from sessions.events import EngineReady, Notice, ProblemClosed
 from sessions.reading import read
 from sessions.spec import register
@@ -21,8 +23,7 @@ from tests.campaigns import SMALL
 from tests.hub_server import running
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Callable, Iterator
 
     from sessions.events import AnyEvent
     from sessions.store import SessionFolder
@@ -52,21 +53,45 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
             os.kill(run.pid, signal.SIGKILL)
 
 
-def finished(home: Path, model: str) -> tuple[SessionFolder, list[AnyEvent]]:
-    """A campaign of one problem of that model, run to its end by a worker."""
-    wanted = {"engine": "vllm", "model": model, "task": "arithmetic", "max_trunk_tokens": 100, "problems": 1}
+def launched(home: Path) -> SessionFolder:
+    """A campaign of one problem of the hub's model, started."""
+    wanted = {"engine": "vllm", "model": MODEL, "task": "arithmetic", "max_trunk_tokens": 100, "problems": 1}
     session = Store(home).create(register(resolve(msgspec.structs.replace(SMALL, **wanted))))
     launch(session)
-    deadline = time.monotonic() + PATIENCE
-    while session.live():
+    return session
+
+
+def events_of(session: SessionFolder) -> list[AnyEvent]:
+    """What the journal has."""
+    return list(read(session.journal_path, session.registration().digest))
+
+
+def wait_for(what: Callable[[], bool], session: SessionFolder, seconds: float = PATIENCE) -> None:
+    """Wait until something holds; the end of worker.log explains why it never did."""
+    deadline = time.monotonic() + seconds
+    while not what():
         assert time.monotonic() < deadline, log_tail(session)
-        time.sleep(0.2)
-    return session, list(read(session.journal_path, session.registration().digest))
+        time.sleep(0.1)
+
+
+def command_of(process: Path) -> bytes:
+    """The command of a process by its folder in /proc; empty when it is gone, also while nobody took note of that."""
+    try:
+        return (process / "cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def finished(home: Path) -> tuple[SessionFolder, list[AnyEvent]]:
+    """That campaign, run to its end by a worker."""
+    session = launched(home)
+    wait_for(lambda: not session.live(), session)
+    return session, events_of(session)
 
 
 def test_a_campaign_runs_on_a_model_of_the_hub_and_pins_its_commit(hub: Hub, tmp_path: Path) -> None:
     """Looked up, downloaded with its bytes told, loaded by vLLM; the commit is among what decides the numerics."""
-    session, events = finished(tmp_path / "home", MODEL)
+    session, events = finished(tmp_path / "home")
     ended = session.summary().ended
     assert ended == "finished", log_tail(session)
     ready = next(event for event in events if isinstance(event, EngineReady))
@@ -86,8 +111,35 @@ def test_a_campaign_runs_on_a_model_of_the_hub_and_pins_its_commit(hub: Hub, tmp
 def test_a_gated_model_ends_the_worker_before_vllm_is_imported(hub: Hub, tmp_path: Path) -> None:
     """The journal's end says why and what to do, within seconds."""
     hub.repos[MODEL].gated = True
-    session, events = finished(tmp_path / "home", MODEL)
+    session, events = finished(tmp_path / "home")
     reason = getattr(events[-1], "reason", "")
     assert f"{MODEL} is gated, and this machine has no token" in reason, log_tail(session)
     assert "HF_TOKEN" in reason
     assert not [event for event in events if isinstance(event, Notice) and event.text == "importing vLLM"]
+
+
+def test_an_abort_while_a_model_is_downloaded_does_not_wait_for_it(hub: Hub, tmp_path: Path) -> None:
+    """The journal ends as was asked, and neither the worker nor the download goes on."""
+    hub.repos[MODEL].files["model.safetensors"] = os.urandom(32 << 20)
+    hub.paused = threading.Event()
+    session = launched(tmp_path / "home")
+    run = session.run()
+    assert run is not None
+    stage = "downloading 32.0 MiB"
+    wait_for(lambda: any(isinstance(event, Notice) and event.text == stage for event in events_of(session)), session)
+    assert send(session, "abort").ok
+    wait_for(lambda: not session.live(), session, seconds=20)
+    assert session.state() == "aborted", log_tail(session)
+    wait_for(lambda: not Path(f"/proc/{run.pid}").exists(), session, seconds=20)
+    fetchers = [
+        path for path in Path("/proc").glob("[0-9]*/cmdline") if b"vllm.fetcher\0" + MODEL.encode() in cmd(path)
+    ]
+    assert fetchers == []
+
+
+def cmd(path: Path) -> bytes:
+    """The command of a process; empty when it is gone."""
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""

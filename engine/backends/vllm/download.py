@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor, wait
+import json
+import subprocess
+import sys
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from engine.backends.vllm.hub import FILES, Piece, Snapshot, on_disk
+from engine.backends.vllm.hub import on_disk
 from engine.backends.vllm.preflight import gibibytes
-from engine.backends.vllm.refusals import refusal
 from sessions.errors import RefeedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+
+    from engine.backends.vllm.hub import Piece, Snapshot
 
     Progress = Callable[[str, float], None]
 
 STAGE: Final = "downloading"
 LOOK_SECONDS: Final = 0.5
+END_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +49,17 @@ def fetch(snapshot: Snapshot, progress: Progress) -> Source:
         progress: told the stage with its size, and the share of the missing bytes that is on the disk.
 
     Raises:
-        RefeedError: kind "engine", when a file could not be had.
+        RefeedError: kind "engine", when a file could not be had; and what `progress` raises, which ends the download.
     """
     if snapshot.unreached:
         return Source(str(snapshot.folder), snapshot.commit)
     stage = f"{STAGE} {gibibytes(snapshot.size)}"
     before = frozenset(_partials(snapshot))
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        download = pool.submit(_download, snapshot)
-        while snapshot.missing and not wait((download,), timeout=LOOK_SECONDS).done:
-            progress(stage, arrived(snapshot, before))
-    path = download.result()
+    with _fetcher(snapshot) as child:
+        while not _ended(child):
+            if snapshot.missing:
+                progress(stage, arrived(snapshot, before))
+        path = _result(child, snapshot.model)
     if snapshot.missing:
         progress(stage, 1.0)
     lacking = [name for name in snapshot.names if not (path / name).exists()]
@@ -69,17 +74,49 @@ def fetch(snapshot: Snapshot, progress: Progress) -> Source:
     return Source(str(path), path.name)
 
 
-def _download(snapshot: Snapshot) -> Path:
-    from huggingface_hub import snapshot_download  # noqa: PLC0415 - only for models of the hub
+@contextmanager
+def _fetcher(snapshot: Snapshot) -> Iterator[subprocess.Popen[str]]:
+    """The process that downloads; it ends with the block, however that is left."""
+    revision = () if snapshot.revision is None else (snapshot.revision,)
+    command = (sys.executable, "-P", "-m", "engine.backends.vllm.fetcher", snapshot.model, *revision)
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        try:
+            yield child
+        finally:
+            if child.stdin is not None:
+                child.stdin.close()  # the sign that it is not wanted any more
+            try:
+                child.wait(timeout=END_SECONDS)
+            except subprocess.TimeoutExpired:
+                child.kill()
 
-    # By the revision that was asked for, which the cache then knows when the hub cannot be reached.
+
+def _ended(child: subprocess.Popen[str]) -> bool:
+    """Wait a moment; whether the process ended."""
     try:
-        found = snapshot_download(
-            snapshot.model, revision=snapshot.revision, allow_patterns=list(FILES), tqdm_class=_silent()
+        child.wait(timeout=LOOK_SECONDS)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+def _result(child: subprocess.Popen[str], model: str) -> Path:
+    """The folder that an ended process downloaded to.
+
+    Raises:
+        RefeedError: kind "engine": the process's own error, or its death.
+    """
+    lines = child.stdout.read().splitlines() if child.stdout is not None else []
+    if child.returncode != 0 or not lines:
+        raise RefeedError(
+            "engine",
+            f"the download of {model} died with exit code {child.returncode}",
+            "the whole log is in worker.log; start again: whole files are kept",
         )
-    except Exception as error:
-        raise refusal(error, snapshot.model, snapshot.revision) from error
-    return Path(found)
+    said = json.loads(lines[-1])
+    if "path" not in said:
+        raise RefeedError("engine", said["message"], said["hint"])
+    return Path(said["path"])
 
 
 def arrived(snapshot: Snapshot, stale: frozenset[Path] = frozenset()) -> float:
@@ -106,19 +143,3 @@ def _partials(snapshot: Snapshot) -> set[Path]:
     """Unfinished files of earlier downloads under names of their own, which are not continued."""
     continued = {f"{piece.blob}.incomplete" for piece in snapshot.missing}
     return {path for path in (snapshot.cache / "blobs").glob("*.incomplete") if path.name not in continued}
-
-
-def _silent() -> Any:
-    from tqdm.std import tqdm  # noqa: PLC0415 - comes with huggingface_hub
-
-    class Silent(tqdm):  # type: ignore[misc]
-        """A progress bar that counts and draws nothing."""
-
-        def __init__(self, *rest: Any, **more: Any) -> None:
-            more.pop("name", None)
-            super().__init__(*rest, **more)
-
-        def display(self, *_rest: Any, **_more: Any) -> bool:
-            return True
-
-    return Silent

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from engine.backends.vllm.errors import explain
-from engine.network import reason
+from engine.network import network_errors, reason
 from sessions.errors import RefeedError
 
 UNAUTHORIZED: Final = 401
@@ -86,12 +86,24 @@ def refusal(error: Exception, model: str, revision: str | None) -> RefeedError:
         model: as given.
         revision: as given.
     """
-    if isinstance(error, RefeedError):
-        return error
+    from huggingface_hub.errors import LocalEntryNotFoundError  # noqa: PLC0415 - only for models of the hub
+
+    behind = error.__cause__
+    if isinstance(error, LocalEntryNotFoundError) and isinstance(behind, Exception):
+        return refusal(behind, model, revision)
     for cause in _answers(error, model, revision):
         if cause.holds:
             return RefeedError("engine", cause.what, cause.advice)
+    if _is_network(error):
+        hint = "check the network, then start again: whole files are kept"
+        return RefeedError("engine", f"the download of {model} broke off ({reason(error)})", hint)
     return explain(error, model, "downloading", log="", who="the hub's client")
+
+
+def _is_network(error: Exception) -> bool:
+    """Whether it is the network's fault; errors of the disk are of the same family, and have a number."""
+    numbered = getattr(error, "errno", None) is not None
+    return isinstance(error, network_errors()) and (not numbered or isinstance(error, ConnectionError | TimeoutError))
 
 
 def unreachable(error: Exception, model: str) -> RefeedError:
