@@ -254,6 +254,35 @@ def test_access_that_ends_between_look_up_and_download_is_said(hub: Hub) -> None
         fetch(found, silent)
 
 
+def test_a_branch_that_moves_between_look_up_and_download_is_refused(hub: Hub) -> None:
+    """What was checked is what is loaded; the next start looks up what there is then."""
+    found = look_up(MODEL, None)
+    hub.repos[MODEL].files["config.json"] += b" "
+    with pytest.raises(RefeedError, match=f"looked up at commit {found.commit}, but came at"):
+        fetch(found, silent)
+    assert fetch(look_up(MODEL, None), silent).commit == hub.repos[MODEL].commit
+
+
+def test_a_cache_behind_a_link_is_the_same_cache(hub: Hub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Large disks are often linked to; the client names files by where they really are."""
+    (tmp_path / "large").mkdir()
+    (tmp_path / "linked").symlink_to(tmp_path / "large")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "linked" / "hub"))
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "linked"))
+    source = fetch(look_up(MODEL, None), silent)
+    assert source.commit == hub.repos[MODEL].commit
+    assert look_up(MODEL, None).missing == ()
+
+
+def test_a_damaged_index_is_no_whole_model(tmp_path: Path) -> None:
+    """Doctor may be shown any folder."""
+    (tmp_path / WEIGHTS).touch()
+    assert hub_module.is_whole(tmp_path)
+    for text in ("", "[]", "{}", '{"weight_map": 3}', '{"weight_map": {"a": "gone.safetensors"}}'):
+        (tmp_path / hub_module.INDEX).write_text(text)
+        assert not hub_module.is_whole(tmp_path)
+
+
 def test_a_hub_that_fails_between_look_up_and_download_is_said(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     """What it answered, or that nobody answers any more."""
     found = look_up(MODEL, None)

@@ -62,15 +62,20 @@ def fetch(snapshot: Snapshot, progress: Progress) -> Source:
         path = _result(child, snapshot.model)
     if snapshot.missing:
         progress(stage, 1.0)
+    if path.name != snapshot.commit:  # the hub's cache names a snapshot's folder by its commit
+        raise RefeedError(
+            "engine",
+            f"{snapshot.model} was looked up at commit {snapshot.commit}, but came at {path.name}",
+            "start again: its branch moved, or the hub went away, meanwhile",
+        )
     lacking = [name for name in snapshot.names if not (path / name).exists()]
-    if lacking and path == snapshot.folder:
+    if lacking:
         raise RefeedError(
             "engine",
             f"the download of {snapshot.model} ended without {len(lacking)} of {len(snapshot.names)} files, "
             f"among them {lacking[0]}",
             "start again: what arrived is kept",
         )
-    # The hub's cache names a snapshot's folder by its commit.
     return Source(str(path), path.name)
 
 

@@ -102,10 +102,13 @@ def wanted(names: Iterable[str]) -> list[str]:
 def is_whole(folder: Path) -> bool:
     """Whether a folder has weights, and every file of them that its index names."""
     index = folder / INDEX
-    if index.is_file():
+    if not index.is_file():
+        return any(path.is_file() for path in folder.glob("*.safetensors"))
+    try:
         shards = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
-        return all((folder / shard).is_file() for shard in shards)
-    return any(path.is_file() for path in folder.glob("*.safetensors"))
+    except (ValueError, TypeError, KeyError, AttributeError):  # a damaged index names nothing
+        return False
+    return all((folder / shard).is_file() for shard in shards)
 
 
 def offline() -> bool:
@@ -193,9 +196,8 @@ def _require_access(found: Snapshot) -> None:
 
 def _given(error: Exception, model: str, revision: str | None) -> RefeedError:
     """The error to show when the hub answered with one, or did not answer and nothing can replace it."""
-    return (
-        refusal(error, model, revision) if getattr(error, "response", None) is not None else unreachable(error, model)
-    )
+    answered = getattr(error, "response", None) is not None
+    return refusal(error, model, revision) if answered else unreachable(error, model)
 
 
 def _cached(model: str, revision: str | None, error: Exception) -> Snapshot:
