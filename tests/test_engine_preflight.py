@@ -97,6 +97,16 @@ def test_an_old_driver_is_refused_unless_newer_libraries_were_asked_for(monkeypa
     preflight.require_driver()
 
 
+def test_fewer_gpus_than_asked_for_are_refused() -> None:
+    """Without a number one is asked for."""
+    preflight.require_gpus(1, None)
+    preflight.require_gpus(2, 2)
+    with pytest.raises(RefeedError, match="sees 0 GPUs, but `tensor_parallel` is 1"):
+        preflight.require_gpus(0, None)
+    with pytest.raises(RefeedError, match="sees 1 GPU, but `tensor_parallel` is 2"):
+        preflight.require_gpus(1, 2)
+
+
 def test_torchs_cuda_version_is_what_torch_says() -> None:
     """Read without importing it, and the same."""
     torch = pytest.importorskip("torch", reason="the embedded engine's torch is not installed")

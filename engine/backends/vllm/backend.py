@@ -30,7 +30,6 @@ from engine.backends.vllm.sampling import Open, parameters, prompt_of
 from engine.backends.vllm.steps import Steps
 from engine.backends.vllm.vocabulary import Vocabulary
 from sessions.errors import RefeedError
-from sessions.words import count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -251,7 +250,7 @@ class VllmBackend:
         return sorted(self.vocabulary.stop_ids)
 
 
-def _import(spec: CampaignSpec) -> tuple[str | None, bool]:
+def _import(spec: CampaignSpec, *, apart: bool) -> tuple[str | None, bool]:
     """Import vLLM; return a warning about its version, and whether it runs on a CPU."""
     import vllm  # noqa: PLC0415 - heavy, and reads its environment at import
     from vllm.platforms import current_platform  # noqa: PLC0415
@@ -264,13 +263,8 @@ def _import(spec: CampaignSpec) -> tuple[str | None, bool]:
             "vLLM sees no GPU",
             "check `nvidia-smi` and CUDA_VISIBLE_DEVICES, or run with --engine embedded",
         )
-    gpus = 0 if cpu else current_platform.device_count()
-    if not cpu and gpus < (spec.tensor_parallel or 1):
-        raise RefeedError(
-            "engine",
-            f"vLLM sees {count(gpus, 'GPU')}, but `tensor_parallel` is {spec.tensor_parallel or 1}",
-            "check `nvidia-smi` and CUDA_VISIBLE_DEVICES, or change it",
-        )
+    if not cpu and not apart:  # where NVML cannot count, counting starts CUDA, which a forked engine could not
+        preflight.require_gpus(current_platform.device_count(), spec.tensor_parallel)
     if spec.batch_invariant:
         capability = None if cpu else current_platform.get_device_capability()
         settings.check_invariance(None if capability is None else (capability.major, capability.minor))
@@ -349,7 +343,7 @@ def _ask_hub(spec: CampaignSpec, tell: Progress) -> hub.Snapshot:
 
 def _load(spec: CampaignSpec, tell: Progress, how: _How) -> VllmBackend:
     clock = {"began": time.monotonic()}
-    warning, cpu = _import(spec)
+    warning, cpu = _import(spec, apart=how.apart)
     clock["imported"] = time.monotonic()
     if cpu:
         compat.allow_amx()

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from sessions.errors import RefeedError
+from sessions.words import count
 
 GIB: Final = 1 << 30
 OLD_DRIVER_HINT: Final = "install vLLM's build for your driver's CUDA version (README: On a GPU), or update the driver"
@@ -86,6 +87,25 @@ def require_driver() -> None:
     wrong = driver_too_old(driver_cuda(), torch_cuda())
     if wrong:
         raise RefeedError("engine", wrong, OLD_DRIVER_HINT)
+
+
+def require_gpus(seen: int, tensor_parallel: int | None) -> None:
+    """Refuse fewer GPUs than are asked for, before anything is downloaded; vLLM would say it after that.
+
+    Args:
+        seen: GPUs that vLLM would use.
+        tensor_parallel: as in the spec; None is one GPU.
+
+    Raises:
+        RefeedError: kind "engine".
+    """
+    wanted = 1 if tensor_parallel is None else tensor_parallel
+    if seen < wanted:
+        raise RefeedError(
+            "engine",
+            f"vLLM sees {count(seen, 'GPU')}, but `tensor_parallel` is {wanted}",
+            "check `nvidia-smi` and CUDA_VISIBLE_DEVICES, or change it",
+        )
 
 
 def gibibytes(size: int) -> str:
