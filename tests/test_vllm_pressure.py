@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
+import threading
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -150,17 +150,35 @@ def test_an_engine_that_is_closed_says_so(model: Path) -> None:
             backend.run([request("after", prompt_of(20))], Recorder())
 
 
-def test_a_core_that_dies_ends_the_batch_with_an_error(model: Path) -> None:
-    """In its own process the core can be killed: `run` raises soon and does not wait for ever."""
-
-    class Killing(Recorder):
-        def first_token(self, first: FirstToken) -> bool:
-            for process in multiprocessing.active_children():
-                os.kill(process.pid or 0, signal.SIGKILL)
-            return super().first_token(first)
-
+def test_a_core_that_dies_ends_the_batch_and_any_other_call_with_an_error(model: Path) -> None:
+    """In its own process the core can be killed: `run`, and a reset that waits, raise soon and do not wait for ever."""
     with started(model, multiprocess=True) as backend:
+        refused: list[str] = []
+
+        def reset() -> None:
+            try:
+                backend.reset_prefix_cache()
+            except RefeedError as error:
+                refused.append(error.message)
+
+        waiting = threading.Thread(target=reset, daemon=True)
+
+        class Killing(Recorder):
+            def first_token(self, first: FirstToken) -> bool:
+                (core,) = [process.pid for process in backend.engine.engine_core.resources.engine_manager.processes]
+                os.kill(core, signal.SIGSTOP)
+                waiting.start()
+                waiting.join(0.5)
+                os.kill(core, signal.SIGKILL)
+                return super().first_token(first)
+
         began = time.monotonic()
         with pytest.raises(RefeedError, match="died"):
             backend.run([request("last", prompt_of(60), max_tokens=400)], Killing())
-        assert time.monotonic() - began < 30
+        waiting.join(10)
+        assert time.monotonic() - began < 10
+        reset()
+        waited, asked_too_late = refused
+        assert "emptying the cache" in waited
+        assert "died" in waited
+        assert "EngineDead" in asked_too_late

@@ -1,6 +1,6 @@
 """Stock vLLM as a `Backend`: requests in, completions out, and who wrote the blocks that each of them resumed.
 
-The engine runs in this process unless asked otherwise: nothing outlives the worker, and the block pool can be read.
+The engine runs in this process unless asked otherwise, since only there can its block pool be read.
 One step is `engine.step()`; `VllmBackend.run` is the whole of a batch's life: add, step, tell the watcher, finish.
 """
 
@@ -63,6 +63,8 @@ class VllmBackend:
         self._tell = tell
         if core is not None:
             self.ledger = Ledger(core, self._names)
+        else:
+            compat.end_calls_of_a_dead_core(engine.engine_core)
         self._steps = Steps(engine, core, self.ledger)
         self.vocabulary = Vocabulary(engine.get_tokenizer(), engine.vllm_config.model_config)
         self._info = self._describe()
@@ -228,8 +230,16 @@ class VllmBackend:
         return self.ledger.origins(compat.lookup(self._core, request))
 
     def reset_prefix_cache(self) -> bool:
-        """Forget every cached block. False when it could not, e.g. while blocks are in use; only True counts."""
-        done = self._engine().reset_prefix_cache() is True
+        """Forget every cached block. False when it could not, e.g. while blocks are in use; only True counts.
+
+        Raises:
+            RefeedError: kind "engine" when the engine died.
+        """
+        engine = self._engine()
+        try:
+            done = engine.reset_prefix_cache() is True
+        except Exception as error:
+            raise explain(error, self._model, "emptying the cache of") from error
         if done and self.ledger is not None:
             self.ledger.forget_blocks()
         return done

@@ -9,6 +9,10 @@ from __future__ import annotations
 import contextlib
 import gc
 import re
+import threading
+import time
+import weakref
+from concurrent.futures import InvalidStateError
 from typing import TYPE_CHECKING, Any, Final
 
 from sessions.errors import RefeedError
@@ -19,6 +23,7 @@ if TYPE_CHECKING:
 TESTED: Final = ("0.22.1", "0.32.0")
 OLDEST: Final = (0, 22, 1)
 LIVENESS_SECONDS: Final = 0.5
+CORE_DIED: Final = "the engine core's process died"
 INSIDES: Final = (
     "scheduler.running",
     "scheduler.waiting",
@@ -97,7 +102,24 @@ def wait_for_output(client: Any) -> None:
         while not waiting.queue:
             waiting.not_empty.wait(LIVENESS_SECONDS)
             if not waiting.queue and client.resources.engine_dead:
-                raise ChildProcessError("the engine core's process died")
+                raise ChildProcessError(CORE_DIED)
+
+
+def end_calls_of_a_dead_core(client: Any) -> None:
+    """Let calls into a core in its own process fail when that process dies; vLLM has them wait for ever."""
+    calls, find = client.utility_results, weakref.ref(client.resources)
+
+    def watch() -> None:
+        while (resources := find()) is not None and not resources.engine_dead:  # also set when the engine is shut down
+            del resources  # or an engine that was closed would be freed late, at a time of this thread's choosing
+            time.sleep(LIVENESS_SECONDS)
+        # Who registers a call from now on is refused: vLLM looks at `engine_dead` after it has registered one.
+        for call in list(calls.values()):
+            with contextlib.suppress(InvalidStateError):  # answered in the last moment
+                call.set_exception(ChildProcessError(CORE_DIED))
+        calls.clear()
+
+    threading.Thread(target=watch, name="core-liveness", daemon=True).start()
 
 
 @contextlib.contextmanager
