@@ -26,6 +26,7 @@ from engine.campaign import run
 from engine.control import Control
 from engine.controlsocket import Server, socket_path
 from engine.fingerprint import check_engine, engine_ready, pinned
+from engine.guardian import guard
 from engine.limits import Limits, check_may_go_on
 from engine.notify import Notifier
 from engine.ready import Ready, tell
@@ -56,6 +57,10 @@ if TYPE_CHECKING:
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 SIGNAL_EXIT: Final = 128
 WARNING: Final = "warning: "
+UNGUARDED: Final = (
+    "this worker was started by hand and leads no session of its own: after kill -9 processes of its engine may stay "
+    "and hold the GPU; `resume` starts it so that none can"
+)
 USER_ABORT: Final = 1
 FAILED: Final = 1
 # A stage of loading is told in so many steps at most: a download of minutes should be seen to move.
@@ -173,6 +178,8 @@ def start_engine(
         else:
             recorder.emit(Notice(kind="loading", text=stage, fraction=fraction))
 
+    if spec.engine == "vllm" and not guard():  # the embedded engine starts no process
+        recorder.emit(Notice(kind="warning", text=UNGUARDED))
     backend = load(pinned(spec, state), progress)
     ready = engine_ready(backend.info, time.monotonic() - began, state)
     check_engine(ready, allow_changed=allow_changed)

@@ -13,13 +13,15 @@ import msgspec
 import pytest
 
 from engine.backends.load import load
+from engine.backends.vllm.environment import MULTIPROCESS
 from engine.registration import resolve
 from engine.supervisor import launch, log_tail
-from sessions.events import CacheFailure, EngineReady, Notice, PassEnded, Pivot, ProblemClosed
+from sessions.events import CacheFailure, Ended, EngineReady, Notice, PassEnded, Pivot, ProblemClosed
 from sessions.reading import read, verify
 from sessions.spec import BUNDLED_MODEL, register
 from sessions.store import Store
 from tests.campaigns import SMALL, Faulty, conduct
+from tests.processes import kill_all, processes_of, seconds_until_gone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -33,6 +35,8 @@ pytestmark = [pytest.mark.vllm, pytest.mark.filterwarnings("default")]
 
 PATIENCE = 120.0
 GRACE = 20.0
+PROMPT = 5.0
+WITH_OTHERS = 250.0
 
 
 def campaign_spec(**changes: object) -> CampaignSpec:
@@ -99,15 +103,15 @@ def test_a_wrong_count_in_an_exact_pass_stops_the_campaign(backend: Backend, tmp
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
-    """A home of its own; workers that a test leaves behind are killed."""
+    """A home of its own; workers that a test leaves behind are killed, with all that they started."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     made = Store(tmp_path / "home")
     yield made
     for session in made.folders():
         run = session.run()
-        if session.live() and run is not None:
-            os.kill(run.pid, signal.SIGKILL)
+        if run is not None:
+            kill_all(run.pid)
 
 
 def events_of(session: SessionFolder) -> list[AnyEvent]:
@@ -123,17 +127,17 @@ def wait_for(what: Callable[[], bool], session: SessionFolder, seconds: float = 
         time.sleep(0.1)
 
 
-def processes_of(leader: int) -> list[int]:
-    """Living processes of the session that a worker leads, the worker among them."""
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            state, _, _, sid = stat.read_text().rpartition(")")[2].split()[:4]
-        except OSError:
-            continue
-        if int(sid) == leader and state != "Z":
-            found.append(int(stat.parent.name))
-    return found
+def leader_of(session: SessionFolder) -> int:
+    """The worker's process id, which is its session's and its group's too."""
+    run = session.run()
+    assert run is not None
+    return run.pid
+
+
+def segments_of(leader: int) -> set[Path]:
+    """Shared memory that the processes of a session have mapped."""
+    maps = [line for pid in processes_of(leader) for line in Path(f"/proc/{pid}/maps").read_text().splitlines()]
+    return {Path(line.split()[-1]) for line in maps if "/dev/shm/psm_" in line}  # noqa: S108 - as Python names them
 
 
 def closed(session: SessionFolder) -> int:
@@ -146,20 +150,19 @@ def test_kill_9_leaves_no_process_and_a_signal_closes_the_journal(store: Store) 
     session = store.create(register(campaign_spec(problems=60)))
     launch(session)
     wait_for(lambda: closed(session) >= 1, session)
-    run = session.run()
-    assert run is not None
-    assert run.pid in processes_of(run.pid)
-    os.kill(run.pid, signal.SIGKILL)
-    wait_for(lambda: processes_of(run.pid) == [] and not session.live(), session, seconds=10)
+    leader = leader_of(session)
+    assert leader in processes_of(leader)
+    os.kill(leader, signal.SIGKILL)
+    assert seconds_until_gone(leader, GRACE) < PROMPT
+    assert not session.live()
     assert session.state() == "interrupted"
     before = closed(session)
 
     launch(session)
     wait_for(lambda: closed(session) > before, session)
-    again = session.run()
-    assert again is not None
-    os.kill(again.pid, signal.SIGTERM)
-    wait_for(lambda: processes_of(again.pid) == [], session, seconds=GRACE)
+    again = leader_of(session)
+    os.kill(again, signal.SIGTERM)
+    assert seconds_until_gone(again, 2 * GRACE) < GRACE, log_tail(session)
     events = events_of(session)
     assert verify(session.journal_path, session.registration().digest).broken_line is None
     ready = [event for event in events if isinstance(event, EngineReady)]
@@ -169,3 +172,44 @@ def test_kill_9_leaves_no_process_and_a_signal_closes_the_journal(store: Store) 
     assert {"importing vLLM", "loading weights", "warming up"} <= stages
     measured = [event.problem for event in events if isinstance(event, ProblemClosed)]
     assert len(measured) == len(set(measured))
+
+
+def test_an_engine_in_processes_of_its_own_does_not_outlive_its_worker(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker is killed with -9, loading or measuring, or hung up: nothing stays; nor after an end in one process."""
+    monkeypatch.setenv("VLLM_CPU_OMP_THREADS_BIND", "nobind")  # else all of them take the same core
+    sessions = [store.create(register(campaign_spec(problems=number))) for number in (1, 60, 60, 60)]
+    for session, apart in zip(sessions, "0111", strict=True):  # at once, since a start takes half a minute
+        monkeypatch.setenv(MULTIPROCESS, apart)
+        launch(session)
+    ending, loading, measuring, hung_up = sessions
+
+    leader = leader_of(loading)
+    wait_for(
+        lambda: len(processes_of(leader)) >= 4, loading, WITH_OTHERS
+    )  # itself, its guardian, Python's tracker, the engine core
+    os.kill(leader, signal.SIGKILL)
+    assert seconds_until_gone(leader, GRACE) < PROMPT
+    assert not any(isinstance(event, EngineReady) for event in events_of(loading))
+
+    leader = leader_of(measuring)
+    wait_for(lambda: closed(measuring) >= 1, measuring, WITH_OTHERS)
+    segments = segments_of(leader)
+    assert segments
+    os.kill(leader, signal.SIGKILL)
+    assert seconds_until_gone(leader, GRACE) < PROMPT
+    assert not [segment for segment in segments if segment.exists()]
+    assert measuring.state() == "interrupted"
+
+    leader = leader_of(hung_up)
+    wait_for(lambda: closed(hung_up) >= 1, hung_up, WITH_OTHERS)
+    os.kill(leader, signal.SIGHUP)
+    assert seconds_until_gone(leader, 2 * GRACE) < GRACE, log_tail(hung_up)
+    end = events_of(hung_up)[-1]
+    assert isinstance(end, Ended)
+    assert (end.state, end.exit_code) == ("interrupted", 128 + signal.SIGHUP)
+
+    wait_for(lambda: not ending.live(), ending, WITH_OTHERS)
+    assert seconds_until_gone(leader_of(ending), GRACE) < PROMPT
+    assert ending.state() == "finished", log_tail(ending)

@@ -93,10 +93,7 @@ def verify(spec: CampaignSpec, config: Any, core: Any) -> tuple[str, ...]:
     if block > spec.max_trunk_tokens:
         warnings.append(f"blocks of {block} tokens leave at most one boundary in a trunk: expect few pivots or none")
     if core is None:
-        warnings.append(
-            "the engine runs in its own process: hits are proved by counts alone, and kill -9 of the worker can leave "
-            "it holding the GPU"
-        )
+        warnings.append("the engine runs in its own process: hits are proved by counts alone")
     return tuple(warnings)
 
 
