@@ -275,6 +275,8 @@ def test_loading_pausing_and_screening_are_told() -> None:
     assert teller.hear(opened()) != []
     assert teller.hear(Notice(kind="loading", text="reading weights", fraction=0.5)) == []
     assert teller.now(0.0).endswith("reading weights (50%)")
+    assert teller.hear(Notice(kind="loading", text="warming up", fraction=0.0)) == []
+    assert teller.now(0.0).endswith("] warming up"), "a stage that only began has no share to tell"
     assert "stay held (and billed)" in teller.hear(Paused())[0]
     assert told(opened(), trunks_done(3), closed(3, 0, outcome="screened-out"))[-1] == "task 3 screened out"
     assert told(Notice(kind="warning", text="odd \x1b[1m")) == ["WARNING: odd \\x1b[1m"]
@@ -288,6 +290,17 @@ def test_time_left_is_told_once_there_is_a_pace() -> None:
         lines += teller.hear(event)
     assert "left" not in lines[-2]
     assert "about 00:00 left" in lines[-1]
+
+
+def test_after_the_last_problem_the_engine_is_being_closed() -> None:
+    """To give its memory back takes seconds, in which nothing is measured any more."""
+    teller = Teller(SPEC)
+    for event in [opened(), engine_ready(), *measured(0, (SAME,)), *measured(1, (CROSSED,))]:
+        teller.hear(event)
+    assert teller.now(0.0).endswith("] between problems")
+    for event in measured(2, (SAME,)):
+        teller.hear(event)
+    assert teller.now(0.0).endswith("] closing the engine")
 
 
 def test_last_lines_of_a_log_are_few_and_safe(tmp_path: Path) -> None:

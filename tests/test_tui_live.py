@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 
-from sessions.events import Paused
+from sessions.events import Notice, Opened, Paused
 from tests.tui_journals import Script, imported
 from tests.tui_pilot import living, opened, screen_text, settle
 from tui.app import parting_words
+from tui.views.glyphs import UNICODE
+from tui.views.header import header
+from tui.views.progress import progress
 from tui.widgets.plot import Plot
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tui.widgets.ink import Line
+
+
+def words(line: Line) -> str:
+    """A line without its colours."""
+    return "".join(text for text, _ in line)
 
 
 def running(home: Path, problems: int = 12) -> Script:
@@ -79,6 +90,19 @@ async def test_the_numbers_are_those_of_the_folded_state(tmp_path: Path) -> None
     assert f"{100 * (refeed.disagree - floor.disagree) / refeed.n:+.1f}pp" in text
 
 
+async def test_after_the_last_problem_the_engine_is_being_closed(tmp_path: Path) -> None:
+    """No problem is being prepared once all are measured."""
+    script = Script(tmp_path, settings={"problems": 2})
+    script.begin()
+    for problem in range(2):
+        script.problem(problem, script.nets())
+    with living(script.folder):
+        async with opened(script.folder) as (app, _):
+            text = screen_text(app)
+    assert "closing the engine" in text
+    assert "preparing" not in text
+
+
 async def test_a_cache_failure_is_told_in_words(tmp_path: Path) -> None:
     """A failed check says that it failed, what it ended, and which request did what."""
     script = running(tmp_path, problems=3)
@@ -101,6 +125,24 @@ async def test_a_pause_says_that_the_machine_stays_billed(tmp_path: Path) -> Non
             text = screen_text(app)
     assert "PAUSED: the machine stays held and billed" in text
     assert "P resume" in text
+
+
+async def test_a_silent_start_is_told_whole_at_80_columns(tmp_path: Path) -> None:
+    """While an engine loads for minutes, how long it has said nothing is not cut off by what nobody can know yet."""
+    script = Script(tmp_path, name="long")
+    script.say(Opened(session=script.folder.id, version="0.1.0", host="box", pid=4242))
+    script.say(Notice(kind="loading", text="importing vLLM", fraction=0.0))
+    with living(script.folder):
+        async with opened(script.folder) as (app, _):
+            assert app.watched is not None
+            app.watched.heard_at = time.monotonic()
+            fresh = words(header(app.watched, 79, UNICODE)[0])
+            loading = words(progress(app.watched, 79, UNICODE)[0])
+            app.watched.heard_at -= 75.0
+            silent = words(header(app.watched, 79, UNICODE)[0])
+    assert "time left: after 2 problems" in fresh
+    assert "silent for 01:15" in silent
+    assert loading == "importing vLLM", "what only began has no share to tell"
 
 
 async def test_a_dead_worker_is_seen(tmp_path: Path) -> None:

@@ -68,7 +68,8 @@ class Teller:
         if now.stage == "paused":
             return "paused; the engine and its memory stay held (and billed)"
         if now.stage == "between":
-            return "between problems"
+            measured = len(self.state.measured)
+            return "closing the engine" if measured >= self.state.spec.problems else "between problems"
         where = "trunks" if now.stage == "trunks" else f"{self._place(now.problem)}{now.stage}"
         if now.total == 0:
             return where
@@ -131,7 +132,8 @@ class Teller:
         text = one_line(event.text, 300)
         if event.kind != QUIET:
             return [f"{one_line(event.kind, 20).upper()}: {text}"]
-        self._loading = text if event.fraction is None else f"{text} ({100 * event.fraction:.0f}%)"
+        share = event.fraction
+        self._loading = text if share is None or share <= 0 else f"{text} ({100 * share:.0f}%)"
         return []
 
     @_lines.register

@@ -85,7 +85,7 @@ def _time_and_money(watched: Watched) -> tuple[tuple[Span, ...], ...]:
     time: list[Span] = [(f"elapsed {duration(ran)}", "plain")]
     if left is not None:
         time.append((f", ~{duration(left)} left", "plain"))
-    elif watched.status == "running":
+    elif watched.status == "running" and watched.waited < LONG_SILENCE:  # at 80 columns there is room for one
         time.append((", time left: after 2 problems", "muted"))
     return tuple(time), *_cost(watched, ran, left), _last(watched)
 

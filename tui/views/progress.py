@@ -72,7 +72,7 @@ def _doing(watched: Watched) -> str:
         notice = state.notices[-1] if state.notices and state.notices[-1].kind == "loading" else None
         if notice is None:
             return "starting the engine"
-        share = "" if notice.fraction is None else f" {100 * notice.fraction:.0f}%"
+        share = "" if notice.fraction is None or notice.fraction <= 0 else f" {100 * notice.fraction:.0f}%"
         return f"{one_line(notice.text, 60)}{share}"
     nth = f"problem {min(len(state.measured) + 1, watched.spec.problems)}/{watched.spec.problems}"
     if current.stage in PASS_NUMBER:
@@ -80,7 +80,7 @@ def _doing(watched: Watched) -> str:
     if current.stage == "trunks":
         wave = "" if state.wave is None else f" of {count(len(state.wave.problems), 'problem')}"
         return f"trunks{wave}"
-    return f"{nth}: preparing"
+    return "closing the engine" if len(state.measured) >= watched.spec.problems else f"{nth}: preparing"
 
 
 def _hint(watched: Watched) -> Line:
