@@ -65,7 +65,8 @@ USER_ABORT: Final = 1
 FAILED: Final = 1
 # A stage of loading is told in so many steps at most: a download of minutes should be seen to move.
 LOADING_STEPS: Final = 100
-DOWNLOADING: Final = "downloading"
+# Stages of loading that the backend tells by itself, not from within a library's call, which an error could harm.
+MAY_END_AT: Final = ("downloading", "starting the engine core", "warming up")
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,14 +162,14 @@ def start_engine(
 
     Raises:
         RefeedError: kind "engine", also when a resumed session would continue on other numerics, and when the campaign
-            is to stop while a model is downloaded.
+            is to stop and the backend begins a stage at which it may.
     """
     began = time.monotonic()
     told: set[tuple[str, int]] = set()
 
     def progress(stage: str, fraction: float) -> None:
-        if control.stop_request is not None and stage.startswith(DOWNLOADING):
-            raise RefeedError("engine", "stopped while the model was downloaded", "`resume` goes on")
+        if control.stop_request is not None and stage.startswith(MAY_END_AT):
+            raise RefeedError("engine", f"stopped at {stage}", "`resume` goes on")
         step = (stage, int(fraction * LOADING_STEPS))
         if step in told:
             return

@@ -13,6 +13,7 @@ from sessions.errors import RefeedError
 from sessions.files import read_bounded, write_atomic
 
 PROTOCOL: Final = 1
+ENDED: Final = frozenset("ZX")  # a dead process that nobody waits for may be listed for ever, as in some containers
 _LIMIT: Final = 1 << 16
 
 if TYPE_CHECKING:
@@ -28,13 +29,14 @@ def boot_id() -> str:
 
 
 def start_time(pid: int) -> int | None:
-    """Clock ticks after boot at which a process started; None when there is none, or the kernel does not tell."""
+    """Clock ticks after boot at which a process started; None when it ended, or the kernel does not tell."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
     # The command's name is in parentheses and may hold anything; the fields after the last one are numbers.
-    return int(stat.rpartition(")")[2].split()[19])
+    fields = stat.rpartition(")")[2].split()
+    return None if fields[0] in ENDED else int(fields[19])
 
 
 class RunInfo(msgspec.Struct, frozen=True, kw_only=True):

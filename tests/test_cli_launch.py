@@ -223,6 +223,9 @@ def test_ctrl_c_detaches_and_the_campaign_goes_on(long_settings: list[str]) -> N
     assert folder.live()
     done = process("abort", "going")
     assert (done.returncode, done.stderr) == (0, "")
+    run = folder.run()
+    assert run is not None
+    assert not run.alive(), "its memory is free for the next campaign"
     assert not folder.live()
     assert folder.state() == "aborted"
 

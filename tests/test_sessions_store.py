@@ -227,6 +227,15 @@ def test_run_info_tells_a_living_worker_from_a_reused_pid(store: Store) -> None:
     assert start_time(2**22 + 1) is None
 
 
+def test_a_dead_worker_that_nobody_waits_for_is_not_alive() -> None:
+    """In a container whose first process reaps none, the kernel lists it for ever."""
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        assert start_time(child.pid) is not None
+        child.kill()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # dead, and left unreaped
+        assert start_time(child.pid) is None
+
+
 @pytest.mark.parametrize("stored", [b"", b"[]", b'{"pid":"x"}', b"[" * 100_000, b"x" * (1 << 17)])
 def test_a_spoiled_run_file_is_an_integrity_error(store: Store, stored: bytes) -> None:
     """Whatever run.json holds, reading it ends with a plain error."""

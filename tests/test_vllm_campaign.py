@@ -15,7 +15,7 @@ import pytest
 from engine.backends.load import load
 from engine.backends.vllm.environment import MULTIPROCESS
 from engine.registration import resolve
-from engine.supervisor import launch, log_tail
+from engine.supervisor import launch, log_tail, send
 from sessions.events import CacheFailure, Ended, EngineReady, Notice, PassEnded, Pivot, ProblemClosed
 from sessions.reading import read, verify
 from sessions.spec import BUNDLED_MODEL, register
@@ -169,9 +169,23 @@ def test_kill_9_leaves_no_process_and_a_signal_closes_the_journal(store: Store) 
     assert [event.changed for event in ready] == [(), ()]
     assert ready[0].fingerprint == ready[1].fingerprint
     stages = {event.text for event in events if isinstance(event, Notice)}
-    assert {"importing vLLM", "loading weights", "warming up"} <= stages
+    assert {"importing vLLM", "starting the engine core", "loading weights", "warming up"} <= stages
     measured = [event.problem for event in events if isinstance(event, ProblemClosed)]
     assert len(measured) == len(set(measured))
+
+
+def test_an_abort_while_loading_ends_before_weights_are_loaded(store: Store) -> None:
+    """Asked for during the import of vLLM, it is heeded at the next stage, and the end is the user's."""
+    session = store.create(register(campaign_spec()))
+    launch(session)
+    wait_for(lambda: any(isinstance(event, Notice) for event in events_of(session)), session)
+    assert send(session, "abort").ok
+    wait_for(lambda: session.summary().ended != "", session)
+    events = events_of(session)
+    ended = events[-1]
+    assert isinstance(ended, Ended)
+    assert (ended.state, ended.exit_code, ended.reason) == ("aborted", 1, "aborted by the user")
+    assert {event.text for event in events if isinstance(event, Notice)} <= {"importing vLLM"}
 
 
 def test_an_engine_in_processes_of_its_own_does_not_outlive_its_worker(

@@ -47,11 +47,21 @@ def abort_command(session: str) -> None:
     folder = Store().find(session)
     _send(folder, "abort")
     deadline = time.monotonic() + ABORT_SECONDS
-    while folder.live():
+    while _there(folder):
         if time.monotonic() > deadline:
-            raise RefeedError("failed", f"the worker of {folder.id} still runs {ABORT_SECONDS:.0f} s after the abort")
+            raise RefeedError(
+                "failed",
+                f"the worker of {folder.id} still runs {ABORT_SECONDS:.0f} s after the abort",
+                "while it loads weights it ends only after that; `refeed-tui list` shows its state",
+            )
         time.sleep(POLL)
     say(f"session {folder.id}: {folder.state()}")
+
+
+def _there(folder: SessionFolder) -> bool:
+    """Whether a session's worker holds its lock or, having let go of it, still gives back what its engine took."""
+    run = folder.run()
+    return folder.live() or (run is not None and run.alive())
 
 
 @click.command(

@@ -360,6 +360,7 @@ def _load(spec: CampaignSpec, tell: Progress, how: _How) -> VllmBackend:
     with progress.watched(tell):
         source = _files(how.model, tell)
         clock["located"] = time.monotonic()
+        tell("starting the engine core", 0.0)  # a core in its own process says nothing until it has started
         engine = _start(spec, source.path, how, cpu=cpu)
     clock["started"] = time.monotonic()
     backend, warnings = _open(engine, spec, tell, apart=how.apart)
