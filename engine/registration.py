@@ -22,6 +22,7 @@ EMBEDDED_NEEDS: Final = ("torch", "tokenizers", "safetensors", "jinja2")
 PAPER_MODEL: Final = "Qwen/Qwen2.5-7B-Instruct"
 PASSES: Final = 3
 ARMS: Final = 2
+CONFIGURATIONS: Final = ("config.json", "params.json")  # vLLM reads Mistral's own format, too
 
 # How full requests ran in the published primary run: 43,500 tokens in 400 continuations of at most 400, and trunks
 # of about 250 of 512 (design facts; the bundled model is about as wordy). Rates: 8,300 for a 7B shape on an H200
@@ -87,10 +88,20 @@ def digest_of_model(spec: CampaignSpec) -> str | None:
 
 
 def _model(spec: CampaignSpec, *, embedded: bool) -> str:
-    """The model that will run; a folder is named from the root, since a worker does not run where it was launched."""
+    """The model that will run; a folder is named from the root, since a worker does not run where it was launched.
+
+    Raises:
+        RefeedError: kind "engine" for a folder that holds no checkpoint: to hash all that lies in it could take long.
+    """
     model = spec.model or (BUNDLED_MODEL if embedded else PAPER_MODEL)
     folder = Path(model).expanduser()
-    return str(folder.absolute()) if model != BUNDLED_MODEL and folder.is_dir() else model
+    if model == BUNDLED_MODEL or not folder.is_dir():
+        return model
+    if not any((folder / name).is_file() for name in CONFIGURATIONS):
+        raise RefeedError(
+            "engine", f"no model at {folder}: it lacks config.json", "give `model` a folder with a whole checkpoint"
+        )
+    return str(folder.absolute())
 
 
 def _settled(spec: CampaignSpec) -> CampaignSpec:

@@ -192,6 +192,9 @@ def _check_combinations(spec: CampaignSpec) -> None:
         raise _reject("decision", spec.decision, "two thresholds, the lower first")
     if spec.block_size is not None and spec.boundary_slack >= spec.block_size:
         raise _reject("boundary_slack", spec.boundary_slack, f"less than block_size = {spec.block_size}")
+    longest = spec.max_trunk_tokens + max(spec.max_cont_tokens, spec.probe_tokens)
+    if spec.max_model_len is not None and spec.max_model_len <= longest:
+        raise _reject("max_model_len", spec.max_model_len, f"above {longest}: a trunk, and a continuation or probe")
     if spec.screen == "mixed" and spec.rollouts == 1:
         raise _reject("screen", spec.screen, "`none` when rollouts = 1: one trunk cannot be mixed")
     if spec.screen == "mixed" and spec.scan_limit < spec.problems:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from engine.backends.load import BUNDLED_PATH
-from engine.registration import estimate, model_digest, resolve
+from engine.registration import estimate, model_digest, rehearse, resolve
 from sessions.errors import RefeedError
 from sessions.presets import PRESETS, fields
 from sessions.spec import CampaignSpec, from_fields, register
@@ -55,6 +55,26 @@ def test_a_model_is_its_files(tmp_path: Path) -> None:
     assert model_digest(tmp_path) != first
     with pytest.raises(RefeedError, match="no model at"):
         model_digest(tmp_path / "nothing")
+
+
+def test_a_folder_without_a_checkpoint_is_refused_before_it_is_hashed(tmp_path: Path) -> None:
+    """Another folder given by mistake may be large, or change while a campaign runs in it."""
+    (tmp_path / "model.safetensors").write_bytes(b"1")
+    for engine in ("embedded", "vllm"):
+        with pytest.raises(RefeedError, match=r"lacks config\.json") as refused:
+            rehearse(from_fields({"engine": engine, "task": "arithmetic", "model": str(tmp_path)}))
+        assert refused.value.kind == "engine"
+    (tmp_path / "params.json").write_bytes(b"{}")
+    asked = from_fields({"engine": "vllm", "task": "arithmetic", "model": str(tmp_path)})
+    assert rehearse(asked)[0].model == str(tmp_path)
+
+
+def test_a_context_shorter_than_the_limits_is_refused_before_the_engine_is_loaded() -> None:
+    """A trunk and its longest continuation or probe must fit beside at least one token of the prompt."""
+    limits = {"max_trunk_tokens": 100, "max_cont_tokens": 50, "probe_tokens": 60}
+    assert from_fields({**limits, "max_model_len": 161}).max_model_len == 161
+    with pytest.raises(RefeedError, match="`max_model_len` is 160; it must be above 160"):
+        from_fields({**limits, "max_model_len": 160})
 
 
 @pytest.mark.parametrize("form", ["jsonl:{}", "gsm8k:{}", "jsonl:{}?question=question"])

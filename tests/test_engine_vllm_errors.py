@@ -37,6 +37,8 @@ MESSAGES = [
     ("Failed to infer device type, please set the environment variable", "no usable GPU"),
     ("Bfloat16 is only supported on GPUs with compute capability of at least 8.0", "no bfloat16"),
     ("CUDA error: no kernel image is available for execution on the device", "older than the wheels"),
+    ("Unknown attention backend: 'NOPE'. Valid options are: FLASH_ATTN, TRITON_ATTN", "no attention backend of that"),
+    ("No common block size for 7 (CPU_ATTN: [MultipleOf(32)]).", "no blocks of that size"),
     ("Model architectures ['FooForCausalLM'] are not supported for now.", "does not know this model's architecture"),
 ]
 
@@ -50,6 +52,13 @@ def test_a_known_failure_is_one_line_with_a_way_out(said: str, cause: str) -> No
     assert "org/model" in error.message
     assert "\n" not in error.message
     assert error.hint
+
+
+def test_a_long_message_leaves_room_for_the_way_out() -> None:
+    """Viewers cut a line at 300 characters; what to do about a known failure stands before that."""
+    said = "Unknown attention backend: 'NOPE'. Valid options are: " + ", ".join(f"BACKEND_{n}" for n in range(60))
+    error = explain(ValueError(said), "bundled", "loading", log="")
+    assert error.hint in str(error)[:300]
 
 
 def test_the_cause_behind_a_wrapper_decides() -> None:
@@ -133,6 +142,15 @@ def test_what_the_spec_says_wins() -> None:
     assert (given["num_gpu_blocks_override"], given["tensor_parallel_size"]) == (99, 2)
     assert given["attention_backend"] == "FLEX_ATTENTION"
     assert given["disable_log_stats"] is False
+
+
+def test_vllm_is_asked_for_as_many_logprobs_as_are_recorded() -> None:
+    """Above its own limit of 20 it would refuse the first trunk, after the weights were loaded."""
+    given = [
+        arguments(from_fields({"engine": "vllm", "top_logprobs": wanted}), "/m", cpu=False, log_stats=False)
+        for wanted in (20, 21)
+    ]
+    assert [one.get("max_logprobs") for one in given] == [None, 21]
 
 
 def test_the_published_settings_need_no_larger_step() -> None:

@@ -11,6 +11,7 @@ from sessions.errors import RefeedError
 
 TAIL_BYTES: Final = 20_000
 TAIL_LINES: Final = 3
+SAID: Final = 120
 STDERR: Final = Path("/proc/self/fd/2")
 
 
@@ -121,6 +122,16 @@ KNOWN: Final = (
         "download it again, or check the folder: config.json, tokenizer.json and *.safetensors",
     ),
     Cause(
+        r"Unknown attention backend",
+        "vLLM knows no attention backend of that name",
+        "leave `attention_backend` out, or give one that vLLM knows; worker.log lists them",
+    ),
+    Cause(
+        r"No common block size for",
+        "the attention backend takes no blocks of that size",
+        "leave `block_size` out, or take the multiple that is named",
+    ),
+    Cause(
         r"max_num_batched_tokens .* is smaller than max_model_len",
         "`max_num_batched_tokens` is smaller than `max_model_len` and chunked prefill is off",
         "raise the one or lower the other",
@@ -159,6 +170,11 @@ def _first_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {lines[0].strip()}" if lines else type(error).__name__
 
 
+def _shortened(text: str) -> str:
+    """What an exception said, short enough for the advice after it to be seen; worker.log has all of it."""
+    return text if len(text) <= SAID else text[: SAID - 3] + "..."
+
+
 def _last_lines(log: str) -> str:
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     return " | ".join(lines[-TAIL_LINES:])
@@ -182,9 +198,8 @@ def explain(error: BaseException, model: str, stage: str, log: str | None = None
     for searched in (text, tail):
         for known in KNOWN:
             if re.search(known.pattern, searched):
-                return RefeedError(
-                    "engine", f"{who} failed while {stage} {model}: {known.what} ({_first_line(error)})", known.advice
-                )
+                said = _shortened(_first_line(error))
+                return RefeedError("engine", f"{who} failed while {stage} {model}: {known.what} ({said})", known.advice)
     last = _last_lines(tail)
     said = f"; last lines of the log: {last}" if last else ""
     return RefeedError(

@@ -18,6 +18,7 @@ CPU_BLOCK: Final = 32
 CPU_SEQS: Final = 256
 CPU_CACHE: Final = 2**30
 ARMS: Final = 2
+VLLM_LOGPROBS: Final = 20  # as many as vLLM gives unless told otherwise
 HEADS_THAT_DIFFER: Final = 64
 DIFFERENT_TILES: Final = "FLASH_ATTN"
 SAME_TILES: Final = "TRITON_ATTN"
@@ -50,6 +51,8 @@ def arguments(spec: CampaignSpec, path: str, *, cpu: bool, log_stats: bool) -> d
     if cpu:
         chosen = {"block_size": CPU_BLOCK, "max_num_seqs": CPU_SEQS, "kv_cache_memory_bytes": CPU_CACHE} | chosen
         chosen |= {"enforce_eager": True, "enable_chunked_prefill": False}
+    if spec.top_logprobs > VLLM_LOGPROBS:
+        chosen["max_logprobs"] = spec.top_logprobs
     return chosen | {
         "served_model_name": spec.model,
         "enable_prefix_caching": True,
