@@ -20,13 +20,17 @@ TELLING: Final = frozenset({"warning", "deviation", "import"})
 
 
 def remarks(state: CampaignState) -> list[str]:
-    """All of them, a sentence each: resumes, dropped pivots, settings, notices, irregularities."""
+    """All of them, a sentence each: resumes, dropped pivots, settings, notices, irregularities.
+
+    What every run warned of again is said once.
+    """
+    notices = (f"{notice.kind}: {notice.text}" for notice in state.notices if notice.kind in TELLING)
     return [
         *(_gap(state, gap) for gap in state.gaps()),
         *_accuracy(state),
         *_dropped(state),
         *_settings(state.spec),
-        *(f"{notice.kind}: {notice.text}" for notice in state.notices if notice.kind in TELLING),
+        *dict.fromkeys(notices),
         *state.irregular,
     ]
 

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from sessions.events import CacheFailure, CacheProof, Ended
+from sessions.events import CacheFailure, CacheProof, Ended, Notice
 from sessions.journal import Journal
 from sessions.texts import write as write_texts
 from tests.cli_sessions import CROSSED, FLIPPED, MIXED, SAME, SILENT, SPEC, campaign, measured, write
@@ -129,6 +129,14 @@ def test_an_unfinished_campaign_says_so(capsys: pytest.CaptureFixture[str]) -> N
     made = report_json(capsys, folder.id)
     assert made["pivots"] == 3
     assert any("interrupted" in note and "1 of 3 problems" in note for note in made["notes"])
+
+
+def test_what_every_run_warned_of_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """An engine warns of the same at every start; another warning has a line of its own."""
+    same, other = (Notice(kind="warning", text=text) for text in ("proved by counts", "an untested version"))
+    folder = write([opened(), same, engine_ready(), opened(), same, other, engine_ready(), *measured(0, MIXED[0])])
+    warnings = [note for note in report_json(capsys, folder.id)["notes"] if note.startswith("warning: ")]
+    assert warnings == ["warning: proved by counts", "warning: an untested version"]
 
 
 def test_a_retry_after_a_cache_abort_is_marked(capsys: pytest.CaptureFixture[str]) -> None:
