@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from engine.backends.vllm.environment import MODE, MULTIPROCESS
 from sessions.errors import RefeedError
 from sessions.events import EngineReady
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, MutableMapping
 
     from engine.backend import EngineInfo
     from sessions.campaign import CampaignState
@@ -47,6 +48,16 @@ def pinned(spec: CampaignSpec, state: CampaignState) -> CampaignSpec:
     if spec.engine != "vllm" or spec.model_digest is not None or COMMIT.fullmatch(commit) is None:
         return spec
     return msgspec.structs.replace(spec, revision=commit)
+
+
+def keep_process_mode(state: CampaignState, environment: MutableMapping[str, str]) -> None:
+    """Let a resumed session's vLLM run where it ran at first, this process or its own, unless the caller says where.
+
+    A shell that lacks the variable would load the weights only to be refused.
+    """
+    first = _first(state)
+    if first is not None and f"env:{MODE}" in first.numerics:
+        environment.setdefault(MULTIPROCESS, first.numerics[f"env:{MODE}"])
 
 
 def engine_ready(info: EngineInfo, seconds: float, state: CampaignState) -> EngineReady:

@@ -25,7 +25,7 @@ from engine.bench import Bench
 from engine.campaign import run
 from engine.control import Control
 from engine.controlsocket import Server, socket_path
-from engine.fingerprint import check_engine, engine_ready, pinned
+from engine.fingerprint import check_engine, engine_ready, keep_process_mode, pinned
 from engine.guardian import guard
 from engine.limits import Limits, check_may_go_on
 from engine.notify import Notifier
@@ -181,6 +181,7 @@ def start_engine(
 
     if spec.engine == "vllm" and not guard():  # the embedded engine starts no process
         recorder.emit(Notice(kind="warning", text=UNGUARDED))
+    keep_process_mode(state, os.environ)
     backend = load(pinned(spec, state), progress)
     ready = engine_ready(backend.info, time.monotonic() - began, state)
     check_engine(ready, allow_changed=allow_changed)

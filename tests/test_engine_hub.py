@@ -18,9 +18,10 @@ import pytest
 from engine.backends.load import BUNDLED_PATH, load
 from engine.backends.vllm import hub as hub_module
 from engine.backends.vllm.download import arrived, fetch
+from engine.backends.vllm.environment import MULTIPROCESS, recorded
 from engine.backends.vllm.hub import look_up
 from engine.backends.vllm.preflight import require_room
-from engine.fingerprint import pinned
+from engine.fingerprint import keep_process_mode, pinned
 from sessions.errors import RefeedError
 from sessions.spec import CampaignSpec
 from sessions.state import fold_all
@@ -391,6 +392,22 @@ def test_a_resumed_campaign_asks_for_the_commit_that_it_began_on() -> None:
     assert pinned(spec, resumed).revision == "c" * 40
     folder = msgspec.structs.replace(spec, model_digest="d" * 64)
     assert pinned(folder, resumed) == folder
+
+
+@pytest.mark.parametrize("mode", ["0", "1"])
+def test_a_resumed_campaign_keeps_its_engine_in_the_process_it_began_in(mode: str) -> None:
+    """What the caller says comes first; a first run, and an engine that has no such mode, get nothing."""
+    spec = CampaignSpec(engine="vllm", model=MODEL, task="arithmetic")
+    began = msgspec.structs.replace(engine_ready(), numerics=recorded({"VLLM_ENABLE_V1_MULTIPROCESSING": mode}))
+    plain = fold_all(spec, [opened(), engine_ready(), opened()])
+    resumed = fold_all(spec, [opened(), began, opened()])
+    for state, wanted in ((plain, {}), (resumed, {MULTIPROCESS: mode}), (fold_all(spec, []), {})):
+        kept: dict[str, str] = {}
+        keep_process_mode(state, kept)
+        assert kept == wanted
+    said = {MULTIPROCESS: "no matter"}
+    keep_process_mode(resumed, said)
+    assert said == {MULTIPROCESS: "no matter"}
 
 
 def test_a_page_instead_of_an_answer_is_no_hub(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MULTIPROCESS: Final = "REFEED_TUI_VLLM_MULTIPROCESS"
+MODE: Final = "VLLM_ENABLE_V1_MULTIPROCESSING"  # vLLM's own word for it
 # Set unless the caller's environment says otherwise. All of our sampled requests carry seeds, which FlashInfer's
 # sampler does not serve; without it nothing is compiled for a path that is never taken.
 DEFAULTS: Final = {
@@ -53,7 +54,7 @@ def prepare(*, multiprocess: bool, batch_invariant: bool) -> dict[str, str]:
         RefeedError: kind "engine" when vLLM was imported before with another batch invariance.
     """
     wanted = {
-        "VLLM_ENABLE_V1_MULTIPROCESSING": "1" if multiprocess else "0",
+        MODE: "1" if multiprocess else "0",
         "VLLM_BATCH_INVARIANT": "1" if batch_invariant else "0",
     }
     was = os.environ.get("VLLM_BATCH_INVARIANT", "0")
