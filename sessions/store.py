@@ -20,7 +20,7 @@ import platformdirs
 
 from sessions.errors import RefeedError
 from sessions.files import FOLDER_MODE, failure, read_bounded, sync_folder, write_atomic
-from sessions.locks import held
+from sessions.locks import held, lock
 from sessions.printable import printable
 from sessions.run import RunInfo
 from sessions.spec import Registration, check
@@ -37,6 +37,7 @@ _LETTERS: Final = "bcdfghjkmnpqrstvwxz23456789"
 _NAME_LIMIT: Final = 64
 _SPEC_LIMIT: Final = 1 << 20
 _TRIES: Final = 100
+_NAMING_SECONDS: Final = 10.0  # to look through all sessions and make one takes milliseconds
 FRESH_SECONDS: Final = 60.0
 
 
@@ -220,6 +221,22 @@ class Store:
         except OSError as error:
             raise failure("make a session in", self.path, error) from error
         return folder
+
+    def create_named(self, registration: Registration) -> SessionFolder:
+        """Make a session's folder as `create` does, if no other session has its name; one launch at a time.
+
+        Raises:
+            RefeedError: as `create` and `check_free`.
+        """
+        if registration.name is None:
+            return self.create(registration)
+        try:
+            self.path.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+            with lock(self.path / ".naming", patience=_NAMING_SECONDS):
+                self.check_free(registration.name)
+                return self.create(registration)
+        except OSError as error:
+            raise failure("make a session in", self.path, error) from error
 
     def check_free(self, name: str) -> None:
         """Refuse a name that finds another session: two of one name could not be told apart by it.

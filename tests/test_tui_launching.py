@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
 
 from sessions.errors import RefeedError
 from sessions.onevent import kept
+from sessions.spec import CampaignSpec, register
 from sessions.store import Store
 from tui.draft import Draft
 from tui.launching import create
@@ -54,3 +56,26 @@ def test_a_taken_name_makes_no_second_session() -> None:
     with pytest.raises(RefeedError, match="'night' is taken"):
         create(draft.asked(), None)
     assert len(Store().folders()) == 1
+
+
+def test_of_launches_at_the_same_time_one_gets_the_name(tmp_path: Path) -> None:
+    """Whoever comes second waits until the first has its name, and is refused."""
+    ours = register(CampaignSpec(engine="embedded", task="arithmetic"), name="night")
+
+    def attempt(_number: int) -> str:
+        try:
+            return Store(tmp_path).create_named(ours).id
+        except RefeedError as error:
+            return error.message
+
+    with ThreadPoolExecutor(8) as pool:
+        said = set(pool.map(attempt, range(16)))
+    (folder,) = Store(tmp_path).folders()
+    assert said == {folder.id, f"the name 'night' is taken by session {folder.id}"}
+
+
+def test_a_home_where_nothing_can_be_made_is_one_line(tmp_path: Path) -> None:
+    """A file in the way, for one, is said with the place."""
+    (tmp_path / "sessions").write_text("in the way")
+    with pytest.raises(RefeedError, match="cannot make a session in"):
+        Store(tmp_path).create_named(register(CampaignSpec(engine="embedded", task="arithmetic"), name="night"))

@@ -40,10 +40,7 @@ def create(asked: Asked, on_event: OnEvent | None) -> SessionFolder:
     from engine.registration import resolve  # noqa: PLC0415 - a dry run asks for less
 
     registration = registered(asked, resolve(asked.spec))
-    store = Store()
-    if registration.name is not None:
-        store.check_free(registration.name)
-    folder = store.create(registration)
+    folder = Store().create_named(registration)
     if on_event is not None:
         keep(folder, on_event)
     return folder
