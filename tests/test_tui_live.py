@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sessions.events import Notice, Opened, Paused
+from sessions.events import Ended, Notice, Opened, Paused
 from tests.tui_journals import Script, imported
 from tests.tui_pilot import living, opened, screen_text, settle
 from tui.app import parting_words
@@ -19,6 +19,9 @@ from tui.widgets.plot import Plot
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from textual.pilot import Pilot
+
+    from tui.app import RefeedApp
     from tui.widgets.ink import Line
 
 
@@ -321,6 +324,47 @@ async def test_the_doubt_of_a_verdict_is_not_cut_at_80_columns(tmp_path: Path) -
             text = screen_text(app)
     assert "excess  +0.0pp · NEGLIGIBLE so far, no interval" in text
     assert "plain t undefined: all 2 equal" in text
+
+
+async def ended(app: RefeedApp, pilot: Pilot[int]) -> None:
+    """Wait until the dashboard has heard of an end."""
+    for _ in range(200):
+        if app.watched is not None and app.watched.state.ended is not None:
+            return
+        await pilot.pause(0.02)
+    message = "no end was heard of within 4 s"
+    raise AssertionError(message)
+
+
+async def test_a_failure_is_told_on_two_lines_and_again_in_the_shell(tmp_path: Path) -> None:
+    """An engine that does not start says more than 80 columns hold; whoever leaves has all of it before them."""
+    script = Script(tmp_path)
+    script.say(Opened(session=script.folder.id, version="0.1.0", host="box", pid=4242))
+    cause = "vLLM failed while loading bundled: the disk is full ([Errno 28] No space left on device); free some"
+    with living(script.folder):
+        async with opened(script.folder) as (app, pilot):
+            assert app.watched is not None
+            script.say(Ended(state="failed", exit_code=1, reason=cause))
+            await ended(app, pilot)
+            first, second = (words(line) for line in progress(app.watched, 78, UNICODE))
+            last = parting_words(app.watched)
+    assert " ".join((first + second).split()) == f"failed: {cause}"
+    assert max(len(first), len(second)) <= 78
+    assert last == f"session {script.folder.id} failed: {cause}\n"
+
+
+async def test_whoever_only_looks_at_an_old_session_gets_no_last_words(tmp_path: Path) -> None:
+    """The end that counts is one that was watched; then the way to the report is said, too."""
+    script = running(tmp_path, problems=2)
+    with living(script.folder):
+        async with opened(script.folder) as (app, pilot):
+            assert app.watched is not None
+            script.say(Ended(state="stopped", exit_code=0, reason="max_hours reached"))
+            await ended(app, pilot)
+            assert f"refeed-tui report {script.folder.id}" in parting_words(app.watched)
+    async with opened(script.folder) as (app, _):
+        assert app.watched is not None
+        assert parting_words(app.watched) == ""
 
 
 async def test_leaving_a_paused_campaign_says_that_it_stays_paused(tmp_path: Path) -> None:

@@ -231,11 +231,21 @@ def _home() -> Screen[None]:
 
 
 def parting_words(watched: Watched) -> str:
-    """What the shell shows after the dashboard was left: how to come back to a campaign that goes on."""
-    session = watched.folder.id
-    if watched.mode == "replay" or not watched.live or watched.state.ended is not None:
+    """What the shell shows after the dashboard was left.
+
+    How to come back to a campaign that goes on; or how one ended whose end was watched.
+    """
+    session, state = watched.folder.id, watched.state
+    if watched.mode == "replay":
         return ""
-    return "".join(f"{line}\n" for line in parting(session, paused=watched.state.paused))
+    if watched.live and state.ended is None:
+        return "".join(f"{line}\n" for line in parting(session, paused=state.paused))
+    if not watched.was_live:
+        return ""
+    if state.ended is None:
+        return f"session {session} was interrupted: its worker died.\n  go on:      refeed-tui resume {session}\n"
+    report = f"  report:     refeed-tui report {session}\n" if state.measured else ""
+    return f"session {session} {state.ended.state}: {one_line(state.ended.reason, 300)}\n{report}"
 
 
 def run_dashboard(

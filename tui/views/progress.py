@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING, Final
 
 from tui.numbers import count
@@ -28,7 +29,7 @@ ALMOST_FULL: Final = 0.95
 def progress(watched: Watched, width: int, glyphs: Glyphs) -> tuple[Line, Line]:
     """What is going on now, with a bar; then the engine's load. Always two lines."""
     state, current = watched.state, watched.state.current
-    standing = _standing(watched, width)
+    standing = _standing(watched, width, glyphs)
     if standing is not None:
         return standing
     if state.paused:
@@ -45,7 +46,7 @@ def progress(watched: Watched, width: int, glyphs: Glyphs) -> tuple[Line, Line]:
     return ((what, "strong"), (" ", "plain"), filled, rest, (counts, "plain")), _load(state, width, glyphs)
 
 
-def _standing(watched: Watched, width: int) -> tuple[Line, Line] | None:
+def _standing(watched: Watched, width: int, glyphs: Glyphs) -> tuple[Line, Line] | None:
     """What there is to say when no worker works; None when one does."""
     state = watched.state
     if watched.broken:
@@ -55,6 +56,10 @@ def _standing(watched: Watched, width: int) -> tuple[Line, Line] | None:
         ink: Ink = "bad" if status(watched.status).ink == "bad" else "plain"
         reason = f" {state.ended.state}: {one_line(state.ended.reason, 300)} "
         hint = _hint(watched)
+        if ink == "bad" and len(reason) > width and not hint[0][0]:
+            told = textwrap.wrap(reason, width - 2, max_lines=2, placeholder=glyphs.ellipsis)
+            first, second = (((f" {line} ", ink),) for line in told)
+            return first, second
         if not hint[0][0] and state.tokens > 0:
             hint = ((f"{state.tokens:,} tokens generated in {duration(elapsed(watched))}", "muted"),)
         return ((reason[:width] if ink == "bad" else reason.strip()[:width], ink),), hint
