@@ -148,6 +148,20 @@ async def test_a_silent_start_is_told_whole_at_80_columns(tmp_path: Path) -> Non
     assert loading == "importing vLLM", "what only began has no share to tell"
 
 
+async def test_vllm_on_a_processor_holds_no_gpu(tmp_path: Path) -> None:
+    """Its processor is named, and what a pause holds is the machine."""
+    script = Script(tmp_path, settings={"engine": "vllm"})
+    script.begin(machine="AMD EPYC 9554", numerics={"device": "cpu", "vllm": "0.32.0"})
+    script.pause()
+    with living(script.folder):
+        async with opened(script.folder) as (app, _):
+            assert app.watched is not None
+            text = screen_text(app)
+            place = words(header(app.watched, 120, UNICODE)[1])
+    assert "PAUSED: the machine stays held" in text
+    assert "AMD EPYC 9554 (vllm)" in place
+
+
 async def test_a_dead_worker_is_seen(tmp_path: Path) -> None:
     """A journal without an end and without a worker is interrupted, and says how to continue."""
     script = running(tmp_path, problems=2)

@@ -57,7 +57,7 @@ def _standing(watched: Watched, width: int, glyphs: Glyphs) -> tuple[Line, Line]
         reason = f" {state.ended.state}: {one_line(state.ended.reason, 300)} "
         hint = _hint(watched)
         if ink == "bad" and len(reason) > width and not hint[0][0]:
-            told = textwrap.wrap(reason, width - 2, max_lines=2, placeholder=glyphs.ellipsis)
+            told = textwrap.wrap(reason.strip(), width - 2, max_lines=2, placeholder=glyphs.ellipsis)
             first, second = (((f" {line} ", ink),) for line in told)
             return first, second
         if not hint[0][0] and state.tokens > 0:

@@ -64,14 +64,17 @@ def machine(state: CampaignState) -> str:
         return ""
     facts = {**state.engine.numerics, **state.engine.machine}
     for name in ("gpu", "GPU", "device", "cpu"):
-        if facts.get(name):
+        if facts.get(name, "") not in {"", "cpu"}:  # which processor it is stands under "cpu"
             return one_line(facts[name].replace("(R)", "").replace("(TM)", ""), 40)
     return ""
 
 
 def machine_word(state: CampaignState) -> str:
-    """What a worker holds: a GPU, unless the embedded engine runs on the processor."""
-    return "machine" if state.engine is not None and state.engine.engine == "embedded" else "GPU"
+    """What a worker holds: a GPU, unless its engine runs on the processor."""
+    if state.engine is None:
+        return "GPU"
+    on_processor = state.engine.engine == "embedded" or state.engine.numerics.get("device") == "cpu"
+    return "machine" if on_processor else "GPU"
 
 
 def elapsed(watched: Watched) -> float:
