@@ -11,13 +11,14 @@ import errno
 import os
 import secrets
 import stat
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 from sessions.errors import RefeedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+    from types import TracebackType
 
 FILE_MODE: Final = 0o600
 FOLDER_MODE: Final = 0o700
@@ -29,6 +30,28 @@ _HINTS: Final = {
     errno.EACCES: "check the owner and the permissions",
     errno.EPERM: "check the owner and the permissions",
 }
+
+
+class OpenFile:
+    """A file that is open, or not yet: closed once, at the end of a block or before."""
+
+    _fd: int = -1
+
+    def close(self) -> None:
+        """Close the file; safe to call twice."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def __enter__(self) -> Self:
+        """Close at the end of the block."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close."""
+        self.close()
 
 
 def failure(verb: str, path: Path, error: OSError) -> RefeedError:

@@ -16,13 +16,12 @@ import msgspec
 from sessions.chain import MAX_LINE, Chain
 from sessions.errors import RefeedError
 from sessions.events import Ended, Event, ProblemClosed
-from sessions.files import failure, open_regular, sync_folder, write_all
+from sessions.files import OpenFile, failure, open_regular, sync_folder, write_all
 from sessions.reading import Lines, decode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-    from types import TracebackType
 
     Clock = Callable[[], tuple[float, float]]
 
@@ -50,7 +49,7 @@ class Torn(NamedTuple):
     completed: bool
 
 
-class Journal:
+class Journal(OpenFile):
     """The one writer of a journal. Signal handlers of its process set flags; they must not raise in the middle of it.
 
     Attributes:
@@ -181,19 +180,3 @@ class Journal:
             os.fsync(self._fd)
         except OSError as error:
             raise failure("sync", self.path, error) from error
-
-    def close(self) -> None:
-        """Close the file; safe to call twice."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
-
-    def __enter__(self) -> Self:
-        """Close at the end of the block."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close."""
-        self.close()

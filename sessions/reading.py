@@ -13,12 +13,11 @@ import msgspec
 from sessions.chain import MAX_LINE, Chain, broken
 from sessions.errors import RefeedError
 from sessions.events import AnyEvent
-from sessions.files import open_regular
+from sessions.files import OpenFile, open_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-    from types import TracebackType
 
 decode: Final = msgspec.json.Decoder(AnyEvent).decode
 _CHUNK: Final = 1 << 20
@@ -72,7 +71,7 @@ class Lines:
         self.tail = rest
 
 
-class Follower:
+class Follower(OpenFile):
     """Reads a journal from its start, then what was appended since.
 
     Attributes:
@@ -92,7 +91,6 @@ class Follower:
         self.torn = 0
         self._chain = chain or Chain(digest)
         self._offset = offset
-        self._fd = -1
 
     @property
     def offset(self) -> int:
@@ -159,22 +157,6 @@ class Follower:
             except FileNotFoundError:
                 return False
         return True
-
-    def close(self) -> None:
-        """Close the file; safe to call twice."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
-
-    def __enter__(self) -> Self:
-        """Close at the end of the block."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close."""
-        self.close()
 
 
 class Reading:

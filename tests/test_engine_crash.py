@@ -13,19 +13,19 @@ import pytest
 
 from engine.supervisor import launch, log_tail
 from sessions.events import ProblemClosed
-from sessions.reading import Follower, read, verify
+from sessions.reading import Follower, verify
 from sessions.spec import CampaignSpec, register
 from sessions.state import fold_all
 from sessions.store import SessionFolder, Store
 from sessions.texts import read as read_texts
 from stats.report import as_dict, report
 from tests.campaigns import SMALL, registered
+from tests.workers import events_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from sessions.events import AnyEvent
 
 PATIENCE = 120.0
 PROBLEMS = 3
@@ -85,11 +85,6 @@ def closed_lines(session: SessionFolder) -> bytes:
     whole = session.journal_path.read_bytes() if session.journal_path.exists() else b""
     place = whole.rfind(b'{"event":"problem-closed"')
     return b"" if place < 0 else whole[: whole.index(b"\n", place) + 1]
-
-
-def events_of(session: SessionFolder) -> list[AnyEvent]:
-    """Its whole journal, chain checked."""
-    return list(read(session.journal_path, session.registration().digest))
 
 
 def facts(session: SessionFolder) -> tuple[list[Any], list[Any], dict[str, Any]]:

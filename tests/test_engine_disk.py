@@ -15,17 +15,17 @@ import pytest
 from engine.supervisor import launch, log_tail, send
 from sessions.errors import RefeedError
 from sessions.events import Ended, Opened, ProblemClosed
-from sessions.reading import read, verify
+from sessions.reading import verify
 from sessions.run import RunInfo
 from sessions.spec import register
 from sessions.store import SessionFolder, Store
 from tests.campaigns import SMALL, registered
+from tests.workers import events_of, wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
-    from sessions.events import AnyEvent
 
 PATIENCE = 90.0
 
@@ -65,22 +65,9 @@ def kill(session: SessionFolder) -> None:
         os.kill(run.pid, signal.SIGKILL)
 
 
-def wait_for(session: SessionFolder, what: Callable[[], bool]) -> None:
-    """Wait until something holds."""
-    deadline = time.monotonic() + PATIENCE
-    while not what():
-        assert time.monotonic() < deadline, log_tail(session)
-        time.sleep(0.02)
-
-
 def wait_for_end(session: SessionFolder) -> None:
     """Wait until its worker is gone."""
-    wait_for(session, lambda: not session.live())
-
-
-def events_of(session: SessionFolder) -> list[AnyEvent]:
-    """Its whole journal, chain checked."""
-    return list(read(session.journal_path, session.registration().digest))
+    wait_for(lambda: not session.live(), session, PATIENCE)
 
 
 def finish(session: SessionFolder, kept: bytes, problems: int) -> None:
@@ -110,7 +97,7 @@ def test_a_full_disk_ends_the_campaign_with_a_plain_message(small_disk: Path) ->
     """The end is recorded with its cause and what to do; once there is space again, resume finishes the campaign."""
     session = Store(small_disk).create(register(registered(SMALL, problems=3, wave=1)))
     launch(session)
-    wait_for(session, lambda: session.summary().measured >= 1)
+    wait_for(lambda: session.summary().measured >= 1, session, PATIENCE)
     ballast = fill(small_disk)
     wait_for_end(session)
     ended = events_of(session)[-1]
@@ -132,7 +119,7 @@ def test_an_end_that_cannot_be_recorded_is_in_the_log(home: Path) -> None:
     """At the file size limit not even the end fits: the log says why, no closed problem is lost, resume works."""
     session = Store(home).create(register(registered(SMALL, problems=3, wave=1)))
     launch(session)
-    wait_for(session, lambda: session.summary().measured >= 1)
+    wait_for(lambda: session.summary().measured >= 1, session, PATIENCE)
     run = session.run()
     assert run is not None
     size = session.journal_path.stat().st_size
@@ -159,10 +146,11 @@ def test_a_read_only_file_system_is_said_by_launch_and_can_be_read(small_disk: P
     """A finished campaign on a read-only volume is listed and reported; resuming one says why it cannot."""
     session = Store(small_disk).create(register(registered(SMALL, problems=2, wave=1)))
     launch(session)
-    wait_for(session, lambda: session.summary().measured >= 1)
+    wait_for(lambda: session.summary().measured >= 1, session, PATIENCE)
     send(session, "abort")
     wait_for_end(session)
-    wait_for(session, lambda: mount("-o", "remount,ro", str(small_disk)).returncode == 0)  # busy until it is gone
+    # Busy until the worker is gone.
+    wait_for(lambda: mount("-o", "remount,ro", str(small_disk)).returncode == 0, session, PATIENCE)
     again = SessionFolder(session.path)
     assert (again.state(), again.summary().measured) == ("aborted", session.summary().measured)
     with pytest.raises(RefeedError, match="Read-only file system; the file system is read-only"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,17 +16,17 @@ from engine.backends.vllm.environment import MULTIPROCESS
 from engine.registration import resolve
 from engine.supervisor import launch, log_tail, send
 from sessions.events import CacheFailure, Ended, EngineReady, Notice, PassEnded, Pivot, ProblemClosed
-from sessions.reading import read, verify
+from sessions.reading import verify
 from sessions.spec import BUNDLED_MODEL, register
 from sessions.store import Store
 from tests.campaigns import SMALL, Faulty, conduct
 from tests.processes import kill_all, processes_of, seconds_until_gone
+from tests.workers import events_of, wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from engine.backend import Backend, FirstToken
-    from sessions.events import AnyEvent
     from sessions.spec import CampaignSpec
     from sessions.store import SessionFolder
 
@@ -114,19 +113,6 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
             kill_all(run.pid)
 
 
-def events_of(session: SessionFolder) -> list[AnyEvent]:
-    """What its journal says so far."""
-    return list(read(session.journal_path, session.registration().digest))
-
-
-def wait_for(what: Callable[[], bool], session: SessionFolder, seconds: float = PATIENCE) -> None:
-    """Wait until something holds; the end of worker.log explains why it never did."""
-    deadline = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < deadline, log_tail(session)
-        time.sleep(0.1)
-
-
 def leader_of(session: SessionFolder) -> int:
     """The worker's process id, which is its session's and its group's too."""
     run = session.run()
@@ -149,7 +135,7 @@ def test_kill_9_leaves_no_process_and_a_signal_closes_the_journal(store: Store) 
     """The engine dies with its worker; a resumed session goes on where it was and ends within its grace on SIGTERM."""
     session = store.create(register(campaign_spec(problems=60)))
     launch(session)
-    wait_for(lambda: closed(session) >= 1, session)
+    wait_for(lambda: closed(session) >= 1, session, PATIENCE)
     leader = leader_of(session)
     assert leader in processes_of(leader)
     os.kill(leader, signal.SIGKILL)
@@ -159,7 +145,7 @@ def test_kill_9_leaves_no_process_and_a_signal_closes_the_journal(store: Store) 
     before = closed(session)
 
     launch(session)
-    wait_for(lambda: closed(session) > before, session)
+    wait_for(lambda: closed(session) > before, session, PATIENCE)
     again = leader_of(session)
     os.kill(again, signal.SIGTERM)
     assert seconds_until_gone(again, 2 * GRACE) < GRACE, log_tail(session)
@@ -178,9 +164,9 @@ def test_an_abort_while_loading_ends_before_weights_are_loaded(store: Store) -> 
     """Asked for during the import of vLLM, it is heeded at the next stage, and the end is the user's."""
     session = store.create(register(campaign_spec()))
     launch(session)
-    wait_for(lambda: any(isinstance(event, Notice) for event in events_of(session)), session)
+    wait_for(lambda: any(isinstance(event, Notice) for event in events_of(session)), session, PATIENCE)
     assert send(session, "abort").ok
-    wait_for(lambda: session.summary().ended != "", session)
+    wait_for(lambda: session.summary().ended != "", session, PATIENCE)
     events = events_of(session)
     ended = events[-1]
     assert isinstance(ended, Ended)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,14 +15,14 @@ from engine.backends.load import BUNDLED_PATH
 from engine.registration import resolve
 from engine.supervisor import launch, log_tail, send
 from sessions.events import EngineReady, Notice, ProblemClosed
-from sessions.reading import read
 from sessions.spec import register
 from sessions.store import Store
 from tests.campaigns import SMALL
 from tests.hub_server import running
+from tests.workers import events_of, wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from sessions.events import AnyEvent
     from sessions.store import SessionFolder
@@ -61,19 +60,6 @@ def launched(home: Path) -> SessionFolder:
     return session
 
 
-def events_of(session: SessionFolder) -> list[AnyEvent]:
-    """What the journal has."""
-    return list(read(session.journal_path, session.registration().digest))
-
-
-def wait_for(what: Callable[[], bool], session: SessionFolder, seconds: float = PATIENCE) -> None:
-    """Wait until something holds; the end of worker.log explains why it never did."""
-    deadline = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < deadline, log_tail(session)
-        time.sleep(0.1)
-
-
 def command_of(process: Path) -> bytes:
     """The command of a process by its folder in /proc; empty when it is gone, also while nobody took note of that."""
     try:
@@ -85,7 +71,7 @@ def command_of(process: Path) -> bytes:
 def finished(home: Path) -> tuple[SessionFolder, list[AnyEvent]]:
     """That campaign, run to its end by a worker."""
     session = launched(home)
-    wait_for(lambda: not session.live(), session)
+    wait_for(lambda: not session.live(), session, PATIENCE)
     return session, events_of(session)
 
 
@@ -126,7 +112,11 @@ def test_an_abort_while_a_model_is_downloaded_does_not_wait_for_it(hub: Hub, tmp
     run = session.run()
     assert run is not None
     stage = "downloading 32.0 MiB"
-    wait_for(lambda: any(isinstance(event, Notice) and event.text == stage for event in events_of(session)), session)
+    wait_for(
+        lambda: any(isinstance(event, Notice) and event.text == stage for event in events_of(session)),
+        session,
+        PATIENCE,
+    )
     assert send(session, "abort").ok
     wait_for(lambda: not session.live(), session, seconds=20)
     assert session.state() == "aborted", log_tail(session)
