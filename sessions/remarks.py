@@ -54,13 +54,14 @@ def standing(state: CampaignState, doing: str) -> list[str]:
 def unfinished(state: CampaignState) -> bool:
     """Whether a campaign has yet to reach its planned end: its verdict is one so far, whatever it does now.
 
-    Without a stop rule "stopped" means that hours or cost ran out before all problems were measured. An import is whole
-    once it was read to its end; in the middle of a replay it is not.
+    "Stopped" is the planned end where the registered rule says so; else hours or cost ran out before. An import is
+    whole once it was read to its end; in the middle of a replay it is not.
     """
     if state.imported:
         return state.ended is None
-    planned = {"finished"} if state.spec.stop == "none" else {"finished", "stopped"}
-    return state.ended is None or state.ended.state not in planned
+    if state.ended is None or state.ended.state != "stopped":
+        return state.ended is None or state.ended.state != "finished"
+    return not state.live.monitor.should_stop(state.spec.stop, state.spec.min_problems)
 
 
 def _gap(state: CampaignState, gap: Gap) -> str:

@@ -287,8 +287,8 @@ def test_a_verdict_before_the_planned_end_is_one_so_far(capsys: pytest.CaptureFi
     write([*whole[:-1], Ended(state="aborted", exit_code=1, reason="aborted by the user")], name="aborted")
     stopped = [*whole[:-1], Ended(state="stopped", exit_code=0, reason="stopped")]
     write(stopped, name="hours")
-    write(stopped, msgspec.structs.replace(SPEC, stop="symmetry"), name="rule")
-    expected = {"whole": False, "cut": True, "aborted": True, "hours": True, "rule": False}
+    write(stopped, msgspec.structs.replace(SPEC, stop="symmetry"), name="hours before the rule")
+    expected = {"whole": False, "cut": True, "aborted": True, "hours": True, "hours before the rule": True}
     for name, so_far in expected.items():
         shown = " ".join(report(capsys, name).split())
         assert shown.count("load-bearing so far") == (2 if so_far else 0)

@@ -312,7 +312,7 @@ async def test_a_retry_after_a_cache_abort_is_a_deviation(tmp_path: Path) -> Non
             await pilot.press("8")
             await pilot.pause(0.1)
             await settle(app, pilot)
-            assert "RETRY after a cache abort: run 2 began" in screen_text(app)
+            assert "RETRY after a cache abort: run 2 continued" in screen_text(app)
 
 
 @pytest.mark.parametrize("problems", [1, 3])

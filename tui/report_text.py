@@ -296,9 +296,8 @@ def _cache(tally: CacheTally | None) -> Iterator[Text]:
         yield Text("not recorded")
         return
     if tally.checked > 0:
-        proofs = [
-            f"{count:,} by {name}" for name, count in (("ledger", tally.ledger), ("counts", tally.counts)) if count
-        ]
+        by = {"ledger": tally.ledger, "counts": tally.counts}
+        proofs = [f"{number:,} by {name}" for name, number in by.items() if number > 0]
         how = f" ({', '.join(proofs)})" if proofs else ""
         yield Text(f"{tally.verified:,} of {tally.checked:,} checked pivots verified, {percent(tally.rate)}{how}")
     if tally.not_instrumented > 0:

@@ -40,7 +40,9 @@ def _send(folder: SessionFolder, what: Ask) -> None:
 )
 @session_argument
 def abort_command(session: str) -> None:
-    """End a running campaign within one engine step, and wait until its worker is gone.
+    """End a running campaign within one engine step, and wait until its worker is gone, for a minute at most.
+
+    While vLLM loads it ends at the next stage: weights that are being read are read to their end.
 
     What is recorded stays; the problem that was being measured is not evidence. `resume` continues the session.
     """

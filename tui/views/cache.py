@@ -13,6 +13,7 @@ from tui.views.words import (
 
 if TYPE_CHECKING:
     from sessions.campaign import CampaignState
+    from stats.cache import CacheTally
     from tui.views.glyphs import Glyphs
     from tui.watched import Watched
     from tui.widgets.ink import Ink, Line, Span
@@ -43,8 +44,8 @@ def cache(watched: Watched, width: int, glyphs: Glyphs) -> tuple[Line, ...]:
     return verdict, joined((((decode, "muted"),),), width, glyphs)
 
 
-def _proof(tally: object) -> Span:
-    ledger, counts = getattr(tally, "ledger", 0), getattr(tally, "counts", 0)
+def _proof(tally: CacheTally) -> Span:
+    ledger, counts = tally.ledger, tally.counts
     if ledger > 0 and counts > 0:
         return f" (proof: {ledger:,} by block ledger, {counts:,} by counts)", "muted"
     if ledger > 0:

@@ -6,8 +6,9 @@ import textwrap
 import time
 from typing import TYPE_CHECKING, Final
 
+from sessions.remarks import remarks
 from sessions.spec import CampaignSpec
-from tui.numbers import clock, count
+from tui.numbers import clock
 from tui.plaintext import one_line
 from tui.spec_options import shown
 from tui.views.words import heading
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from tui.watched import Watched
     from tui.widgets.ink import Line
 
-DEVIATING: Final = frozenset({"warning", "deviation", "fingerprint"})
 NAME: Final = 26
 LONGEST: Final = 2000
 
@@ -102,25 +102,7 @@ def deviations(state: CampaignState) -> Iterator[str]:
     """Everything that a reader of the numbers has to know, in words."""
     if state.imported:
         yield f"imported from {state.source}: caches, clocks and texts are not known"
-    for gap in state.gaps():
-        after = gap.after or "its worker died"
-        by_cache = gap.after == "aborted" and any(failure.policy == "abort" for failure in state.failures)
-        retry = "RETRY after a cache abort: " if by_cache else ""
-        text = f"{retry}run {gap.run + 1} began {clock(max(0.0, gap.seconds))} after the one before it ({after})"
-        text += ", on another host" if gap.host_changed else ""
-        yield text + (f", with changed numerics: {', '.join(gap.changed)}" if gap.changed else "")
-    for notice in state.notices:
-        if notice.kind in DEVIATING:
-            yield f"{notice.kind}: {notice.text}"
-    yield from state.irregular
-    dropped = state.dropped
-    for number, why in (
-        (dropped.failed, "failed their cache checks"),
-        (dropped.problem, "belong to dropped problems"),
-        (dropped.abandoned, "belong to attempts that did not close"),
-    ):
-        if number > 0:
-            yield f"{count(number, 'pivot')} not counted: they {why}"
+    yield from remarks(state)
 
 
 def _engine(state: CampaignState, width: int) -> Iterator[Line]:

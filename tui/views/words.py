@@ -71,10 +71,9 @@ def machine(state: CampaignState) -> str:
 
 def machine_word(state: CampaignState) -> str:
     """What a worker holds: a GPU, unless its engine runs on the processor."""
-    if state.engine is None:
-        return "GPU"
-    on_processor = state.engine.engine == "embedded" or state.engine.numerics.get("device") == "cpu"
-    return "machine" if on_processor else "GPU"
+    engine = state.spec.engine if state.engine is None else state.engine.engine
+    on_processor = state.engine is not None and state.engine.numerics.get("device") == "cpu"
+    return "machine" if engine == "embedded" or on_processor else "GPU"
 
 
 def elapsed(watched: Watched) -> float:
