@@ -47,6 +47,9 @@ def plain(folder: SessionFolder, last: bytes) -> float:
         for line in process.stdout:
             if last in line:
                 break
+        else:
+            message = "the command ended without the line of the last problem"
+            raise RuntimeError(message)
         seconds = time.perf_counter() - started
         process.send_signal(signal.SIGTERM)
     return seconds

@@ -19,7 +19,7 @@ ONE = """
 import resource, sys, time
 from pathlib import Path
 from sessions.export import export
-from sessions.journal import read
+from sessions.reading import read
 from sessions.state import fold_all
 from sessions.store import Store
 folder = Store().newest()

@@ -65,6 +65,7 @@ def once(viewers: int) -> Cost:
         for _ in range(viewers)
     ]
     while folder.summary().closed < 1:  # loading, and viewers that start, are not the question
+        assert folder.live(), "the campaign ended before its first problem closed; see its worker.log"
         time.sleep(0.02)
     started, before = time.monotonic(), cpu(run.pid)
     seen = [cpu(viewer.pid) for viewer in watching]
@@ -77,6 +78,8 @@ def once(viewers: int) -> Cost:
             break
         time.sleep(0.05)
     wall = time.monotonic() - started
+    assert folder.state() == "finished", folder.state()
+    assert all(viewer.poll() in {None, 0} for viewer in watching), "a viewer died"
     for viewer in watching:
         viewer.send_signal(signal.SIGTERM)
         viewer.wait()

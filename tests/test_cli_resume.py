@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
+from engine.registration import resolve
 from sessions.events import Ended, Event, Notice, Opened, Paused
 from sessions.journal import Journal
 from sessions.locks import lock
@@ -85,11 +86,14 @@ def test_hours_that_are_used_up_are_not_continued(capsys: pytest.CaptureFixture[
 
 def test_a_worker_that_died_past_a_crossing_may_record_its_end() -> None:
     """Killed between the crossing and its end, the session is resumed to that end, not refused for ever."""
-    folder = stopped(stop="symmetry")
+    real = resolve(msgspec.structs.replace(SPEC, task_digest=None))
+    folder = stopped(stop="symmetry", task_digest=real.task_digest, model_digest=real.model_digest)
     whole = folder.journal_path.read_bytes()
     folder.journal_path.write_bytes(whole[: whole.rindex(b'{"event":"ended"')])
-    assert cli.run(["resume", folder.id]) == errors.DONE
+    assert cli.run(["resume", folder.id, "--allow-changed-engine"]) == errors.DONE  # the written engine is no real one
     wait_for_end(folder)
+    assert folder.state() == "stopped", folder.log_path.read_text()
+    assert "the symmetry e-process crossed" in folder.summary().reason
 
 
 def test_imports_and_finished_sessions_have_nothing_to_resume(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from engine.controlsocket import Server, ask, socket_path
+from engine.controlsocket import Command, Server, ask, socket_path
 from sessions.errors import RefeedError
 
 if TYPE_CHECKING:
@@ -126,7 +126,13 @@ def test_a_path_that_no_socket_can_have_is_refused() -> None:
 def test_sockets_of_other_users_are_neither_obeyed_nor_asked() -> None:
     """The kernel says who the other end is: another user's socket gets no command, another user's command no answer."""
     path = socket_path("s4")
-    server = Server(path, "s4", lambda _: "fine")
+    obeyed: list[Command] = []
+
+    def obey(command: Command) -> str:
+        obeyed.append(command)
+        return "fine"
+
+    server = Server(path, "s4", obey)
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -149,6 +155,7 @@ def test_sockets_of_other_users_are_neither_obeyed_nor_asked() -> None:
     assert os.read(reader, 100) == b"connected;"
     os.close(reader)
     server.close()
+    assert obeyed == []
     theirs = path.with_name("theirs.sock")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stranger:
         stranger.bind(str(theirs))

@@ -8,8 +8,9 @@ from sessions.events import CacheFailure, Ended, Notice
 from sessions.spec import CampaignSpec
 from sessions.state import new_state
 from tests.tui_journals import Script
-from tests.tui_pilot import opened, settle
+from tests.tui_pilot import living, opened, settle
 from tui.alerts import alert, crossed, notification
+from tui.app import RefeedApp
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,12 +66,23 @@ def test_nothing_of_a_reason_can_end_the_sequence() -> None:
 
 
 async def test_only_what_happens_while_watched_rings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Attaching to a session that ended long ago is silent."""
+    """Attaching to a session that ended long ago is silent; an end that comes while it is watched is heard."""
     monkeypatch.setenv("REFEED_TUI_HOME", str(tmp_path))
-    script = Script(tmp_path)
-    script.say(END)
     heard: list[str] = []
-    async with opened(script.folder) as (app, pilot):
-        monkeypatch.setattr(app, "wake", heard.append)
-        await settle(app, pilot)
+    monkeypatch.setattr(RefeedApp, "wake", lambda _app, text: heard.append(text))
+    old = Script(tmp_path / "old")
+    old.say(END)
+    async with opened(old.folder):
+        pass
     assert [text for text in heard if text] == []
+    script = Script(tmp_path / "new")
+    script.begin()
+    with living(script.folder):
+        async with opened(script.folder) as (app, pilot):
+            script.say(END)
+            for _ in range(100):
+                await pilot.pause(0.02)
+                await settle(app, pilot)
+                if any(heard):
+                    break
+    assert any("aborted: cache check failed" in text for text in heard)

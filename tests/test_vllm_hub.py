@@ -60,14 +60,6 @@ def launched(home: Path) -> SessionFolder:
     return session
 
 
-def command_of(process: Path) -> bytes:
-    """The command of a process by its folder in /proc; empty when it is gone, also while nobody took note of that."""
-    try:
-        return (process / "cmdline").read_bytes()
-    except OSError:
-        return b""
-
-
 def finished(home: Path) -> tuple[SessionFolder, list[AnyEvent]]:
     """That campaign, run to its end by a worker."""
     session = launched(home)

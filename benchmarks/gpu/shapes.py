@@ -132,6 +132,8 @@ def campaign(spec: CampaignSpec, backend: VllmBackend) -> tuple[Conducted, Batch
     batches = Batches(backend)
     done = conduct(spec, batches)
     told = summary(done)
+    assert told["cache_failures"] == 0, told
+    assert told["problems_closed"] >= spec.problems, told
     told["engine_seconds"] = round(sum(batches.seconds), 3)
     told["batch_seconds"] = [round(seconds, 3) for seconds in batches.seconds]
     told["slow_steps"] = {number: slow for number, slow in enumerate(batches.slow) if slow}
