@@ -99,7 +99,8 @@ def sweep(session: int) -> set[int]:
     while not late and (left := members(session)):
         late = time.monotonic() > deadline
         for pid in left:
-            if late or TRACKER not in _read(pid, "cmdline"):
+            # The worker itself is ending: the kernel closes its end of the pipe some moments before it is gone.
+            if late or (pid != session and TRACKER not in _read(pid, "cmdline")):
                 with contextlib.suppress(OSError):  # it ended just now
                     os.kill(pid, signal.SIGKILL)
                     killed.add(pid)
