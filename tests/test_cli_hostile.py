@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+import time
 import unicodedata
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,7 @@ import pytest
 from sessions.chain import Chain
 from sessions.events import CacheFailure, Ended, EngineReady, Event, Notice, Opened, Pivot, ProblemClosed
 from sessions.printable import json_printable
+from sessions.reading import read
 from sessions.run import RunInfo
 from sessions.spec import CampaignSpec, register
 from sessions.store import SessionFolder, Store
@@ -23,6 +27,7 @@ from tests.session_events import closed, engine_ready, opened, pivot, trunks_don
 from tui import cli
 
 REPO = Path(__file__).parents[1]
+PATIENCE = 60.0
 EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e\u2028\r\nrefeed-tui: all is well\x00\x7f"
 
 
@@ -83,35 +88,76 @@ def harmless(text: str) -> str:
     return text
 
 
-COMMANDS = (
-    ["report", "{}"],
-    ["report", "{}", "--json"],
-    ["attach", "{}", "--plain"],
-    ["replay", "{}", "--plain"],
-    ["verify", "{}"],
-    ["verify", "{}", "--json"],
-    ["plan", "{}"],
-    ["plan", "{}", "--json"],
-    ["abort", "{}"],
-    ["pause", "{}"],
-    ["resume", "{}"],
-    ["export", "{}", "--format", "csv,jsonl,parquet,thaw,md,latex,html", "--out", "out"],
-    ["export", "{}", "--format", "bundle", "--out", "out"],
+BAD_NAME = "is no name of a side file; the journal was not written by us"
+EVERY = "csv,jsonl,parquet,thaw,md,latex,html"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command has to answer about the stranger's session.
+
+    Attributes:
+        arguments: its words; {} is the folder.
+        code: its exit code, as in the contract.
+        out: what stdout says, in part.
+        err: what stderr says, in part; empty where it must be.
+    """
+
+    arguments: tuple[str, ...]
+    code: int
+    out: str = ""
+    err: str = ""
+
+
+ANSWERS = (
+    Answer(("report", "{}"), 0, "FAILED: problem 0, attempt 2, rollout 0, position 177:"),
+    Answer(("report", "{}", "--json"), 0, '"checked": 2,'),
+    Answer(("attach", "{}", "--plain"), 1, "CACHE CHECK FAILED: task 0", err=" aborted: "),  # the campaign's own
+    Answer(("replay", "{}", "--plain"), 0, "CACHE CHECK FAILED: task 0"),
+    Answer(("verify", "{}"), 5, err=BAD_NAME),
+    Answer(("verify", "{}", "--json"), 5, '"kind": "integrity"', err=BAD_NAME),
+    Answer(("plan", "{}"), 0, "no plan: needs at least 2 informative problems"),
+    Answer(("plan", "{}", "--json"), 0, '"why": "needs at least 2 informative problems"'),
+    Answer(("abort", "{}"), 3, err="is not running; its state is aborted"),
+    Answer(("pause", "{}"), 3, err="is not running; its state is aborted"),
+    Answer(("resume", "{}"), 0, ": going on; watch it with "),
+    Answer(("export", "{}", "--format", EVERY, "--out", "out"), 0, "-table1.md"),
+    Answer(("export", "{}", "--format", "bundle", "--out", "out"), 5, err=BAD_NAME),
 )
 
 
-@pytest.mark.parametrize("arguments", COMMANDS, ids=lambda arguments: " ".join(arguments[::2])[:30])
+@pytest.mark.parametrize("answer", ANSWERS, ids=lambda answer: " ".join(answer.arguments[::2])[:30])
 def test_no_command_lets_a_strangers_text_act(
-    folder: SessionFolder, arguments: list[str], capsys: pytest.CaptureFixture[str]
+    folder: SessionFolder, answer: Answer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Escapes, bidirectional controls and false lines come out as visible text, in answers and errors alike."""
-    code = cli.run([word.replace("{}", str(folder.path)) for word in arguments])
+    """Escapes, bidirectional controls and false lines come out as visible text, beside the one right answer."""
+    code = cli.run([word.replace("{}", str(folder.path)) for word in answer.arguments])
     said = capsys.readouterr()
-    harmless(said.out)
-    harmless(said.err)
-    assert said.out + said.err
-    assert code in {0, 1, 2, 3, 5}
-    assert "Traceback" not in said.err
+    assert code == answer.code, said.err
+    assert answer.out in harmless(said.out)
+    assert (said.out == "") is (answer.out == "")
+    assert answer.err in harmless(said.err)
+    assert said.err.count("\n") == (answer.err != ""), said.err
+
+
+def wait_for_end(folder: SessionFolder) -> None:
+    """Wait until the worker that `resume` started recorded its end and is gone."""
+    deadline = time.monotonic() + PATIENCE
+    while not folder.summary().ended or folder.live():
+        assert time.monotonic() < deadline, folder.log_path.read_text()
+        time.sleep(0.05)
+
+
+def test_a_resumed_strangers_session_ends_with_what_was_wrong_in_it(folder: SessionFolder) -> None:
+    """`resume` starts its worker, which finds the task unknown: that end is recorded, and the old one kept."""
+    before = folder.journal_path.read_bytes()
+    assert cli.run(["resume", str(folder.path)]) == 0
+    wait_for_end(folder)
+    assert folder.state() == "failed"
+    assert re.fullmatch(r"task '\\x1b.*' is unknown; give arithmetic, .*", harmless(folder.summary().reason))
+    assert folder.journal_path.read_bytes().startswith(before)
+    events = list(read(folder.journal_path, folder.registration().digest))
+    assert [type(event) for event in events[len(evil_events()) :]] == [Opened, Ended]
 
 
 def test_exported_reports_hold_nothing_that_acts(folder: SessionFolder, tmp_path: Path) -> None:
@@ -154,17 +200,25 @@ def entries(root: Path) -> dict[str, Any]:
     return {str(path): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
-def test_reading_writes_into_the_sessions_folder_alone(folder: SessionFolder, tmp_path: Path) -> None:
-    """Texts named `../..` and files that are links lead nowhere."""
+@pytest.mark.parametrize("name", ["summary.json", ".reserve", "lock"])
+def test_reading_writes_into_the_sessions_folder_alone(
+    folder: SessionFolder, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Texts named `../..` and files that are links lead nowhere; a lock that is one is refused where it is asked."""
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "precious").write_text("x")
-    for name in ("summary.json", ".reserve", "lock"):
-        (folder.path / name).unlink(missing_ok=True)
-        (folder.path / name).symlink_to(outside / "precious")
+    (folder.path / name).unlink(missing_ok=True)
+    (folder.path / name).symlink_to(outside / "precious")
     before = entries(outside)
-    for arguments in COMMANDS:
-        cli.run([word.replace("{}", str(folder.path)) for word in arguments])
+    for answer in ANSWERS:
+        refused = name == "lock" and answer.arguments[0] != "plan" and answer.err != BAD_NAME
+        assert cli.run([word.replace("{}", str(folder.path)) for word in answer.arguments]) == (
+            5 if refused else answer.code
+        )
+        assert (f"{name} is not a regular file" in capsys.readouterr().err) is refused
+    if name != "lock":
+        wait_for_end(folder)
     assert entries(outside) == before
 
 
