@@ -449,7 +449,7 @@ def test_doctor_tells_of_a_model_what_a_start_would(
 
 
 def test_doctor_knows_folders_and_the_bundled_model(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """No hub is asked for them; a folder without weights is a problem."""
     monkeypatch.setattr(doctor, "CHECKS", ())
@@ -457,6 +457,7 @@ def test_doctor_knows_folders_and_the_bundled_model(
         cli.run(["doctor", "--model", model])
         assert f"{status:<8} model " in capsys.readouterr().out
     assert cli.run(["doctor", "--revision", "main"]) == errors.USAGE
+    assert hub.asked == []
 
 
 def test_room_is_asked_of_the_disk_that_the_cache_is_on(hub: Hub, tmp_path: Path) -> None:
