@@ -7,7 +7,10 @@ import resource
 import shutil
 import signal
 import subprocess
+import sys
+import tempfile
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -24,10 +27,10 @@ from tests.workers import events_of, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
-
 
 PATIENCE = 90.0
+REPO = Path(__file__).parents[1]
+NOBODY = 65534
 
 
 @pytest.fixture
@@ -137,14 +140,39 @@ def test_an_end_that_cannot_be_recorded_is_in_the_log(home: Path) -> None:
     finish(session, kept, 3)
 
 
-@pytest.mark.skipif(os.getuid() == 0, reason="root writes where nobody may, and then has no such error")
-def test_a_folder_that_may_not_be_written_is_said_by_launch(home: Path) -> None:
+# Rights are dropped once all is imported: the interpreter itself may lie where only root may read.
+LAUNCH_AS_NOBODY = f"""
+import os, sys
+from pathlib import Path
+from engine.supervisor import launch
+from sessions.errors import RefeedError
+from sessions.store import SessionFolder
+
+session = SessionFolder(Path(sys.argv[1]))
+if os.getuid() == 0:
+    os.setgroups([])
+    os.setgid({NOBODY})
+    os.setuid({NOBODY})
+try:
+    launch(session)
+except RefeedError as error:
+    print(error)
+"""
+
+
+def test_a_folder_that_may_not_be_written_is_said_by_launch() -> None:
     """Permissions: the cause comes at once, and nothing is left behind."""
-    session = Store(home).create(register(registered(SMALL)))
-    session.path.chmod(0o500)
-    with pytest.raises(RefeedError, match="Permission denied; check the owner"):
-        launch(session)
-    session.path.chmod(0o700)
+    with tempfile.TemporaryDirectory() as folder:  # pytest's own folders admit no other user
+        session = Store(Path(folder)).create(register(registered(SMALL)))
+        there = [Path(folder), *sorted(Path(folder).rglob("*"))]
+        if os.getuid() == 0:
+            for path in there:
+                os.chown(path, NOBODY, NOBODY)
+        session.path.chmod(0o500)
+        command = [sys.executable, "-c", LAUNCH_AS_NOBODY, str(session.path)]
+        said = subprocess.run(command, cwd=REPO, capture_output=True, text=True, check=False, timeout=PATIENCE)
+        assert said.stdout.startswith(f"cannot open {session.log_path}: Permission denied; check the owner"), said
+        assert [Path(folder), *sorted(Path(folder).rglob("*"))] == there
 
 
 def test_a_read_only_file_system_is_said_by_launch_and_can_be_read(small_disk: Path) -> None:
