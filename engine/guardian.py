@@ -21,7 +21,7 @@ from sessions.errors import RefeedError
 
 IGNORED: Final = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 READY: Final = b"+"
-PATIENCE: Final = 10.0
+PATIENCE: Final = 60.0  # a large engine takes the kernel seconds to end, and a tracker waits for it
 STEP: Final = 0.05
 # Python's keeper of shared memory: it unlinks what the others left there once all of them are gone, and ends by itself.
 TRACKER: Final = b"multiprocessing.resource_tracker"

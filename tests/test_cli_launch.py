@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import re
@@ -166,7 +165,6 @@ def test_plain_prints_progress_then_the_report_and_the_campaigns_exit_code(setti
     assert "checked pivots verified, 100.0%" in done.stdout
     clocks = [60 * int(minutes) + int(seconds) for minutes, seconds in CLOCKED.findall(done.stdout)]
     assert clocks == sorted(clocks)
-    assert max(after - before for before, after in itertools.pairwise(clocks)) <= 3  # whole seconds
     assert session("plain").state() == "finished"
 
 

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,7 +19,7 @@ from sessions.reading import read
 from sessions.spec import CampaignSpec, register
 from sessions.store import Store
 from tests.cli_sessions import REPO
-from tests.processes import kill_all, processes_of, seconds_until_gone
+from tests.processes import gone, kill_all, processes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,8 +27,7 @@ if TYPE_CHECKING:
     from sessions.events import AnyEvent
     from sessions.store import SessionFolder
 
-PROMPT = 5.0
-PATIENCE = 30.0
+PATIENCE = 120.0
 # A child that was forked and has one itself, and one that is another program, leaves the group and ignores what it can.
 WORKER = """
 import os, signal, subprocess, sys, time
@@ -100,7 +98,7 @@ def test_nothing_is_left_of_a_worker_that_a_signal_killed(
     others = set(processes_of(worker.process.pid)) - {worker.process.pid, worker.guardian()}
     assert len(others) == 3
     os.kill(worker.process.pid, number)
-    assert seconds_until_gone(worker.process.pid, PATIENCE) < PROMPT
+    assert gone(worker.process.pid)
     assert worker.process.wait() == -number
     log = worker.log.read_text()
     assert f"worker {worker.process.pid} ended and left processes" in log
@@ -111,7 +109,7 @@ def test_a_kill_of_the_whole_group_does_not_reach_the_guardian(start: Callable[[
     """It ends what the group's end left: a process in another group."""
     worker = start(WORKER + UP_AND_ASLEEP)
     os.killpg(worker.process.pid, signal.SIGKILL)
-    assert seconds_until_gone(worker.process.pid, PATIENCE) < PROMPT
+    assert gone(worker.process.pid)
 
 
 @pytest.mark.parametrize("end", ["sys.exit(7)", "os._exit(7)"])
@@ -121,14 +119,14 @@ def test_a_worker_that_ends_by_itself_keeps_its_exit_code_and_leaves_nothing(
     """The guardian acts only once the worker has gone, so what a campaign ended with is what the launcher sees."""
     worker = start(f"{WORKER}print('up', flush=True); {end}")
     assert worker.process.wait() == 7
-    assert seconds_until_gone(worker.process.pid, PATIENCE) < PROMPT
+    assert gone(worker.process.pid)
 
 
 def test_a_worker_without_children_ends_without_a_word(start: Callable[[str], Worker]) -> None:
     """With nothing left behind there is nothing to say, and the guardian goes too."""
     worker = start("from engine.guardian import guard; assert guard(); print('up', flush=True)")
     assert worker.process.wait() == 0
-    assert seconds_until_gone(worker.process.pid, PATIENCE) < PROMPT
+    assert gone(worker.process.pid)
     assert worker.log.read_text() == ""
 
 
@@ -137,10 +135,9 @@ def test_signals_that_ask_a_session_to_end_do_not_take_the_guardian_away(start: 
     worker = start(WORKER + UP_AND_ASLEEP)
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
         os.kill(worker.guardian(), number)
-    time.sleep(0.2)
     assert worker.guardian()
     os.kill(worker.process.pid, signal.SIGKILL)
-    assert seconds_until_gone(worker.process.pid, PATIENCE) < PROMPT
+    assert gone(worker.process.pid)
 
 
 def test_what_leads_a_session_of_its_own_is_left_alone(start: Callable[[str], Worker]) -> None:
@@ -149,7 +146,7 @@ def test_what_leads_a_session_of_its_own_is_left_alone(start: Callable[[str], Wo
     worker = start(f"{WORKER}print({away}.pid, flush=True); time.sleep(600)")
     stranger = int(worker.said)
     os.kill(worker.process.pid, signal.SIGKILL)
-    assert seconds_until_gone(worker.process.pid, PATIENCE) < PROMPT
+    assert gone(worker.process.pid)
     assert processes_of(stranger) == [stranger]
     kill_all(stranger)
 
@@ -162,7 +159,7 @@ def test_shared_memory_is_unlinked_although_its_users_were_killed(start: Callabl
     assert segment.exists()
     assert len(processes_of(worker.process.pid)) == 6
     os.kill(worker.process.pid, signal.SIGKILL)
-    assert seconds_until_gone(worker.process.pid, PATIENCE) < PROMPT
+    assert gone(worker.process.pid)
     left = segment.exists()
     segment.unlink(missing_ok=True)
     assert not left
@@ -242,7 +239,7 @@ def warned(session: SessionFolder) -> bool:
 def test_a_worker_that_was_started_by_hand_says_that_nobody_guards_it(vllm_session: SessionFolder) -> None:
     """Its session is the shell's."""
     command = [sys.executable, "-P", "-m", "engine.worker", str(vllm_session.path)]
-    subprocess.run(command, capture_output=True, timeout=PATIENCE * 4, check=False)
+    subprocess.run(command, capture_output=True, timeout=PATIENCE, check=False)
     assert warned(vllm_session)
 
 
@@ -251,5 +248,5 @@ def test_a_launched_worker_is_guarded(vllm_session: SessionFolder) -> None:
     launch(vllm_session)
     run = vllm_session.run()
     assert run is not None
-    assert seconds_until_gone(run.pid, PATIENCE * 4) < PATIENCE * 4
+    assert gone(run.pid, PATIENCE)
     assert not warned(vllm_session)

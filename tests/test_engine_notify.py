@@ -124,20 +124,19 @@ def test_a_program_that_vanished_is_complained_of(session: SessionFolder) -> Non
 
 
 def test_a_command_that_hangs_is_killed_with_its_children(session: SessionFolder, tmp_path: Path) -> None:
-    """Neither the command nor what it started outlives its time; hearing returns at once."""
+    """Neither the command nor what it started outlives its time; hearing does not wait for that."""
     source = (
         "import subprocess, sys, time; p = subprocess.Popen(['sleep', '600']);"
         "open(sys.argv[1], 'w').write(str(p.pid)); time.sleep(600)"
     )
     state = new_state(session.spec())
-    notifier = Notifier(script(source, str(tmp_path / "pid")), session, state, seconds=2.0)
-    began = time.monotonic()
+    notifier = Notifier(script(source, str(tmp_path / "pid")), session, state, seconds=3.0)
     for event in (opened(), END):
         fold(state, event)
         notifier.hear(event)
-    assert time.monotonic() - began < 1.0
+    assert notifier.complaints() == [], "hearing waited for the command to be killed"
     notifier.close()
-    assert any("took more than 2 s and was killed" in one for one in notifier.complaints())
+    assert any("took more than 3 s and was killed" in one for one in notifier.complaints())
     child = int((tmp_path / "pid").read_text())
     deadline = time.monotonic() + 10
     while Path(f"/proc/{child}/stat").exists() and " Z " not in Path(f"/proc/{child}/stat").read_text():
@@ -190,7 +189,7 @@ def test_a_command_is_kept_in_the_home_and_nowhere_else(session: SessionFolder, 
 
 def test_a_worker_tells_its_end_and_records_a_failed_telling(session: SessionFolder, tmp_path: Path) -> None:
     """A real campaign, aborted by a signal, then resumed: both ends are told, failures are Notices."""
-    folder = Store().create(register(registered(SMALL, problems=2)))
+    folder = Store().create(register(registered(SMALL, problems=6)))
     source = f"{APPEND}; sys.exit(3)"
     keep(folder, script(source, str(tmp_path / "said")))
     launch(folder)

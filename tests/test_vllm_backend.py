@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -196,9 +195,7 @@ def test_a_watcher_that_objects_to_a_first_token_stops_the_batch_in_that_step(vl
     """No request decodes a second step after the watcher said no, and the engine is idle at once."""
     watch = Recorder(stop_at_first="r2")
     requests = [request(f"r{n}", prompt_of(40, n), seed=n, max_tokens=64, temperature=1.0) for n in range(6)]
-    began = time.monotonic()
     done = vllm.run(requests, watch)
-    assert time.monotonic() - began < 20
     assert {completion.finish for completion in done} == {"aborted"}
     assert len(watch.steps) == 1
     assert all(len(completion.tokens) <= 1 for completion in done)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -172,11 +171,10 @@ def test_a_core_that_dies_ends_the_batch_and_any_other_call_with_an_error(model:
                 os.kill(core, signal.SIGKILL)
                 return super().first_token(first)
 
-        began = time.monotonic()
         with pytest.raises(RefeedError, match="died"):
             backend.run([request("last", prompt_of(60), max_tokens=400)], Killing())
-        waiting.join(10)
-        assert time.monotonic() - began < 10
+        waiting.join(60)
+        assert not waiting.is_alive()
         reset()
         waited, asked_too_late = refused
         assert "emptying the cache" in waited
