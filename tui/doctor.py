@@ -6,6 +6,7 @@ import curses
 import fcntl
 import importlib.metadata
 import importlib.util
+import json
 import locale
 import os
 import platform
@@ -25,7 +26,7 @@ import stats
 import tui
 from engine.backends.load import BUNDLED_PATH
 from engine.backends.vllm import hub, preflight
-from engine.backends.vllm.compat import TESTED
+from engine.backends.vllm.compat import TESTED, hardware_of, tested
 from engine.controlsocket import socket_path
 from sessions.errors import RefeedError
 from sessions.spec import BUNDLED_MODEL
@@ -34,7 +35,7 @@ from tui.console import speaks_unicode
 from tui.plaintext import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from sessions.store import SessionFolder
 
@@ -179,19 +180,43 @@ def gpus() -> Check:
     return Check("GPU", "ok", found)
 
 
-def vllm_engine() -> Check:
-    """vLLM, whether it is the version that was tested, and whether the driver serves its torch."""
+def _vllm() -> tuple[str, str]:
+    """Name and version of the installed vLLM; both empty without one."""
     installed = ((name, _version(name)) for name in VLLM)
-    name, version = next(((name, version) for name, version in installed if version is not None), ("", ""))
+    return next(((name, version) for name, version in installed if version is not None), ("", ""))
+
+
+def vllm_engine() -> Check:
+    """vLLM, whether it is the version that was tested on this hardware, and whether the driver serves its torch."""
+    name, version = _vllm()
     if not version:
         return Check("vllm engine", "note", "not installed", "for GPUs: pip install '.[vllm]'")
     wrong = preflight.driver_too_old(preflight.driver_cuda(), preflight.torch_cuda())
     if wrong:
         return Check("vllm engine", "problem", f"{name} {version}: {wrong}", preflight.OLD_DRIVER_HINT)
-    if version.split("+")[0] not in TESTED:
-        tested = " and ".join(TESTED)
-        return Check("vllm engine", "note", f"{name} {version}", f"tested are {tested}; start-up checks decide")
-    return Check("vllm engine", "ok", f"{name} {version}")
+    hardware = hardware_of(name, version)
+    found = f"{name} {version} for {hardware}"
+    if version.split("+")[0] != TESTED.get(hardware):
+        return Check("vllm engine", "note", found, f"tested are {tested()}; start-up checks decide")
+    return Check("vllm engine", "ok", found)
+
+
+def vllm_settings(fields: Mapping[str, object]) -> Check:
+    """Whether vLLM can run on this machine with these fields of a spec, by the checks of a start.
+
+    They import vLLM, which happens in a process of its own.
+    """
+    said = ", ".join(f"{name} = {value}" for name, value in fields.items())
+    if not _vllm()[1]:
+        return Check("vllm settings", "note", f"{said}: vLLM is not installed here", "for GPUs: pip install '.[vllm]'")
+    asked = json.dumps(dict(fields))
+    answer = _run(sys.executable, "-P", "-m", "engine.backends.vllm.hardware", asked, seconds=IMPORT_SECONDS)
+    if not answer:
+        return Check("vllm settings", "problem", "vLLM cannot be imported", "python -c 'import vllm' says why")
+    found = json.loads(answer.splitlines()[-1])
+    if found["message"]:
+        return Check("vllm settings", "problem", found["message"], found["hint"])
+    return Check("vllm settings", "ok", f"{said}: vLLM takes it here ({found['hardware']})")
 
 
 def file_system(path: Path, mounts: Path = Path("/proc/self/mounts")) -> str:
@@ -251,18 +276,20 @@ def _ended_long_ago(folder: SessionFolder) -> bool:
 
 
 def workers() -> Check:
-    """Sessions whose worker died (nothing is lost, but nobody measures them), waits, or does not go away."""
-    found: dict[str, list[str]] = {"dead": [], "paused": [], "stuck": []}
+    """Sessions whose worker died (nothing is lost, but nobody measures them), waits, or does not go away.
+
+    A damaged one is no worker's fault and cannot be resumed, so that it is named apart.
+    """
+    found: dict[str, list[str]] = {"damaged": [], "dead": [], "paused": [], "stuck": []}
     for folder in Store().folders():
         try:
             state = _worker_state(folder)
         except RefeedError:
-            state, name = "dead", f"{folder.id} (damaged)"
-        else:
-            name = folder.id
+            state = "damaged"
         if state:
-            found[state].append(name)
+            found[state].append(folder.id)
     said = (
+        ("damaged", "cannot be read", "`refeed-tui verify SESSION` says what is damaged"),
         ("dead", "died without an end", "`refeed-tui resume SESSION` continues one"),
         ("paused", "paused, their machines held and billed", "`refeed-tui resume SESSION` goes on, `abort` lets go"),
         ("stuck", "ended but still there", "see its worker.log and run.json; kill that process"),
@@ -391,6 +418,13 @@ def _on_hub(found: hub.Snapshot) -> Check:
     return Check("model", "ok", f"{at}: {sizes} in {cache}")
 
 
-def examine(model: str | None = None, revision: str | None = None) -> list[Check]:
-    """Run every check, in the order of what a campaign needs first; a model's when one is named."""
-    return [check() for check in CHECKS] + ([] if model is None else [model_files(model, revision)])
+def examine(
+    model: str | None = None, revision: str | None = None, fields: Mapping[str, object] | None = None
+) -> list[Check]:
+    """Run every check, in the order of what a campaign needs first; a model's and settings' when they are named."""
+    checks = [check() for check in CHECKS]
+    if fields:
+        checks.append(vllm_settings(fields))
+    if model is not None:
+        checks.append(model_files(model, revision))
+    return checks

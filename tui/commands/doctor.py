@@ -17,6 +17,7 @@ from tui.plaintext import one_line
     examples=(
         "refeed-tui doctor",
         "refeed-tui doctor --model Qwen/Qwen2.5-7B-Instruct",
+        "refeed-tui doctor --attention-backend TRITON_ATTN --tensor-parallel 2",
         "refeed-tui doctor --json",
     ),
 )
@@ -26,14 +27,21 @@ from tui.plaintext import one_line
     help="Also ask whether this model can be had: a folder, or a name on the hub, which is asked for sizes and access.",
 )
 @click.option("--revision", metavar="REVISION", help="Of that model on the hub: branch, tag or commit.")
+@click.option(
+    "--attention-backend", metavar="NAME", help="Also ask whether vLLM has this attention backend and uses it here."
+)
+@click.option("--tensor-parallel", type=click.IntRange(min=1), help="Also ask whether vLLM sees as many GPUs.")
 @json_option
-def command(model: str | None, revision: str | None, as_json: bool) -> int:
+def command(
+    model: str | None, revision: str | None, attention_backend: str | None, tensor_parallel: int | None, as_json: bool
+) -> int:
     """Look at everything a campaign needs from this machine; exit code 1 when something will fail."""
     if revision is not None and model is None:
         raise click.UsageError("--revision needs --model")
     from tui.doctor import examine  # noqa: PLC0415 - it looks at every package; `--help` need not
 
-    checks = examine(model, revision)
+    asked = {"attention_backend": attention_backend, "tensor_parallel": tensor_parallel}
+    checks = examine(model, revision, {name: value for name, value in asked.items() if value is not None})
     bad = any(check.status == "problem" for check in checks)
     if as_json:
         say_json({"ok": not bad, "checks": [asdict(check) for check in checks]})

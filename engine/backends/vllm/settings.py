@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from engine.backends.vllm.sampling import STREAM_INTERVAL
-from sessions.errors import RefeedError
 
 if TYPE_CHECKING:
     from sessions.spec import CampaignSpec
 
-MIN_INVARIANT_CAPABILITY: Final = (8, 0)
 LARGEST_VLLM_SEED: Final = 2**32 - 1
 # Beside its trunks a cold pass reads prompts; the published ones have at most about 250 tokens.
 PROMPT_ROOM: Final = 256
@@ -92,24 +90,20 @@ def refinements(spec: CampaignSpec, *, batched_tokens: int, head_size: int) -> d
     return found
 
 
-def check_invariance(capability: tuple[int, int] | None) -> None:
-    """Refuse batch invariance on hardware that has none, before weights are loaded.
+def tiles_that_differ(spec: CampaignSpec, used: str, head_size: int) -> str:
+    """A warning, where a batch-invariant campaign runs on attention whose re-feed need not give the bits of decode.
 
     Args:
-        capability: CUDA compute capability; None without a GPU.
+        spec: resolved settings.
+        used: attention backend; where vLLM does not tell (a core in its own process), the one that was asked for.
+        head_size: of the model's attention.
 
-    Raises:
-        RefeedError: kind "engine".
+    Returns:
+        one sentence; empty when there is nothing to warn of.
     """
-    if capability is None:
-        raise RefeedError(
-            "engine",
-            "batch_invariant is set, but vLLM runs on a CPU here",
-            "it needs an NVIDIA GPU of compute capability 8.0 or newer; the embedded engine has an invariant mode",
-        )
-    if capability < MIN_INVARIANT_CAPABILITY:
-        raise RefeedError(
-            "engine",
-            f"batch_invariant is set, but this GPU has compute capability {capability[0]}.{capability[1]}",
-            "it needs 8.0 or newer (A100, H100, H200, L4, RTX 30 and later)",
-        )
+    if not spec.batch_invariant or head_size > HEADS_THAT_DIFFER or used != DIFFERENT_TILES:
+        return ""
+    return (
+        f"attention heads of {head_size}: {used} tiles the KV of decode and of prefill differently at this size, so a "
+        f"re-feed need not give the bits of decode; {SAME_TILES} does"
+    )
