@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import pytest
 
     from sessions.campaign import CampaignState
+    from stats.sequential import StopRule
 
 FAILURE = CacheFailure(
     problem=3,
@@ -34,9 +35,9 @@ FAILURE = CacheFailure(
 END = Ended(state="aborted", exit_code=4, reason="cache check failed")
 
 
-def state_with(*xs: float) -> CampaignState:
+def state_with(*xs: float, stop: StopRule = "none") -> CampaignState:
     """A state whose e-processes saw these problems."""
-    state = new_state(CampaignSpec())
+    state = new_state(CampaignSpec(stop=stop))
     for problem, x in enumerate(xs):
         state.live.monitor.update(problem, int(10 * x), 10)
     return state
@@ -49,6 +50,17 @@ def test_an_end_rings_before_a_failure_and_a_failure_before_a_crossing() -> None
     assert "aborted: cache check failed" in alert([FAILURE, END], state, had_crossed=False)
     assert "problem 3" in alert([FAILURE], state, had_crossed=False)
     assert "crossed 1/alpha = 20" in alert([], state, had_crossed=False)
+
+
+def test_the_crossing_that_rings_is_that_of_the_registered_stop_rule() -> None:
+    """Small effects that never change sign let symmetry cross alone, large ones with an exception betting alone."""
+    small, large = [0.1] * 12, [1.0, 1.0, 1.0, -0.5] * 3
+    assert crossed(state_with(*small))
+    assert crossed(state_with(*small, stop="symmetry"))
+    assert alert([], state_with(*small, stop="betting"), had_crossed=False) == ""
+    assert alert([], state_with(*large, stop="symmetry"), had_crossed=False) == ""
+    said = alert([], state_with(*large, stop="betting"), had_crossed=False)
+    assert said == "refeed-tui: the betting e-value crossed 1/alpha = 20"
 
 
 def test_what_is_not_worth_a_bell_says_nothing() -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from sessions.events import CacheFailure, Ended
 from tui.plaintext import one_line
+from tui.stopping import process, process_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,8 +18,8 @@ LONGEST = 200
 
 
 def crossed(state: CampaignState) -> bool:
-    """Whether the primary e-process ever reached 1/alpha."""
-    return state.live.monitor.symmetry.crossing is not None
+    """Whether the e-process of the registered stop rule ever reached 1/alpha; without a rule, the primary one."""
+    return process(state).crossing is not None
 
 
 def alert(events: Sequence[AnyEvent], state: CampaignState, *, had_crossed: bool) -> str:
@@ -36,7 +37,7 @@ def alert(events: Sequence[AnyEvent], state: CampaignState, *, had_crossed: bool
         if isinstance(event, CacheFailure):
             return one_line(f"refeed-tui: cache check failed in problem {event.problem}: {event.reason}")[:LONGEST]
     if crossed(state) and not had_crossed:
-        return f"refeed-tui: the symmetry e-value crossed 1/alpha = {1 / state.spec.alpha:g}"
+        return f"refeed-tui: the {process_name(state.spec)} e-value crossed 1/alpha = {1 / state.spec.alpha:g}"
     return ""
 
 

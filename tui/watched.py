@@ -10,6 +10,7 @@ from sessions.errors import RefeedError
 from sessions.events import Pivot, Progress
 from sessions.state import fold
 from tui.progress import Teller
+from tui.stopping import process_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -114,10 +115,10 @@ class Watched:
         return self.teller.state
 
     def lower_bound(self) -> float | None:
-        """Lower bound of the symmetry process; searched for again only after another informative problem."""
+        """Lower bound by the stop rule's process; searched for again only after another informative problem."""
         monitor = self.state.live.monitor
         if self._lower is None or self._lower[0] != monitor.informative:
-            self._lower = (monitor.informative, monitor.lower("symmetry"))
+            self._lower = (monitor.informative, monitor.lower(process_name(self.spec)))
         return self._lower[1]
 
     @property

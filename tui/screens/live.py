@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.containers import Horizontal, Vertical
 
 from tui.screens.base import Pane
+from tui.stopping import process_name
 from tui.views import curves, problems, recent
 from tui.views.cache import cache
 from tui.views.disagreement import disagreement
@@ -83,7 +84,8 @@ class LivePane(Pane):
         note = "thin: 95% interval" if trend.size.height >= curves.BAND_FROM else ""
         title = heading("Trend by closed problem", trend.size.width, glyphs, note)
         self._show("#trend-title", (title,))
-        title = heading(f"Symmetry e, log axis, 1/{glyphs.alpha} line", path.size.width, glyphs, "running max counts")
+        axis = f"{process_name(watched.spec).capitalize()} e, log axis, 1/{glyphs.alpha} line"
+        title = heading(axis, path.size.width, glyphs, "running max counts")
         self._show("#path-title", (title,))
         trend.show(curves.trend(watched, self.condition, *trend.size))
         path.show(curves.e_path(watched, *path.size, glyphs))

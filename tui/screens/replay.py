@@ -11,6 +11,7 @@ from textual.message import Message
 
 from tui.feed import Tape, read_all
 from tui.screens.campaign import CampaignScreen
+from tui.stopping import process
 from tui.views.tape import tape as tape_line
 from tui.watched import Watched
 from tui.widgets.lines import Lines
@@ -206,7 +207,7 @@ class ReplayScreen(CampaignScreen):
         self.refeed.ask("Go to which task index?", chosen)
 
     def action_crossing(self) -> None:
-        """To the problem at which the symmetry e-value crossed 1/alpha."""
+        """To the problem at which the stop rule's e-value crossed 1/alpha."""
         if self.tape is not None:
             self._find_crossing(self.tape)
 
@@ -214,7 +215,7 @@ class ReplayScreen(CampaignScreen):
     def _find_crossing(self, tape: Tape) -> None:
         whole = Watched.of(self.watched.folder, "replay")
         whole.take(tape.events)
-        crossing = whole.state.live.monitor.symmetry.crossing
+        crossing = process(whole.state).crossing
         place = None if crossing is None else tape.close_of(crossing.problem)
         self.app.call_from_thread(self._go, place, "the e-value never crossed 1/alpha in this session")
 

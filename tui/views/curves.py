@@ -1,10 +1,11 @@
-"""The two curves of the live screen: pooled rates, and the symmetry e-value on its log axis."""
+"""The two curves of the live screen: pooled rates, and the e-value on its log axis."""
 
 from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
+from tui.stopping import process, process_name
 from tui.widgets.plot import Figure, Level, Series
 
 if TYPE_CHECKING:
@@ -68,13 +69,14 @@ def thinned(items: list[_T], most: int) -> list[_T]:
 
 
 def e_path(watched: Watched, width: int, height: int, glyphs: Glyphs) -> Figure:
-    """log10 of the symmetry e-value after each informative problem, with the line that it has to cross once."""
+    """log10 of the stop rule's e-value after each informative problem, with the line that it has to cross once."""
     monitor = watched.state.live.monitor
     if not monitor.path:
         return Figure(empty="after the first informative problem")
-    numbered = thinned(list(enumerate(monitor.path, start=1)), POINTS_PER_COLUMN * width)
+    values = e_values(watched)
+    numbered = thinned(list(enumerate(values, start=1)), POINTS_PER_COLUMN * width)
     xs = tuple(float(number) for number, _ in numbered)
-    ys = tuple(math.log10(max(point.symmetry, 1e-12)) for _, point in numbered)
+    ys = tuple(math.log10(max(value, 1e-12)) for _, value in numbered)
     line = -math.log10(monitor.alpha)
     low = min(0.0, math.floor(min(ys)))
     high = max(math.ceil(line), math.ceil(max(ys)))
@@ -84,10 +86,10 @@ def e_path(watched: Watched, width: int, height: int, glyphs: Glyphs) -> Figure:
     ticks = [(float(power), _decade(power)) for power in decades if abs(power - line) > apart]
     ticks.append((line, f"1/{glyphs.alpha}={1 / monitor.alpha:g}"))
     series = [Series(xs, ys, "accent", _line_for(height), "")]
-    crossing = monitor.symmetry.crossing
+    crossing = process(watched.state).crossing
     if crossing is not None:
         at = float(crossing.informative)
-        reached = math.log10(max(monitor.path[crossing.informative - 1].symmetry, 1e-12))
+        reached = math.log10(max(values[crossing.informative - 1], 1e-12))
         mark = "x" if glyphs.ascii_only else "◆"
         early = crossing.informative <= LATE_SHARE * len(monitor.path)
         label = f"{mark} crossed" if early else f"crossed {mark}"
@@ -101,6 +103,13 @@ def e_path(watched: Watched, width: int, height: int, glyphs: Glyphs) -> Figure:
         tuple(ticks),
         levels,
     )
+
+
+def e_values(watched: Watched) -> list[float]:
+    """The e-value of the registered stop rule's process after each informative problem."""
+    path = watched.state.live.monitor.path
+    betting = process_name(watched.spec) == "betting"
+    return [point.betting if betting else point.symmetry for point in path]
 
 
 def _line_for(height: int) -> Literal["line", "fine"]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tui.numbers import e_value, number, points
-from tui.views.words import (
-    joined,
-)
+from tui.stopping import at_planned_end, process, process_name
+from tui.views.words import joined
 
 if TYPE_CHECKING:
     from tui.views.glyphs import Glyphs
@@ -16,28 +15,29 @@ if TYPE_CHECKING:
 
 
 def sequential(watched: Watched, width: int, glyphs: Glyphs) -> tuple[Line, Line]:
-    """The symmetry e-value with its crossing and lower bound; then the plain t with its limit. Always two lines."""
+    """Two lines: the e-value that the stop rule follows, with its crossing; then its lower bound, and the plain t."""
     monitor = watched.state.live.monitor
     if monitor.informative == 0:
         nothing = "sequential test: no informative problem yet"
         return ((nothing, "muted"),), (("plain t: valid only at the planned end", "muted"),)
-    symmetry = monitor.symmetry
+    name, followed = process_name(watched.spec), process(watched.state)
+    beside = ("symmetry", monitor.symmetry) if name == "betting" else ("betting", monitor.betting)
     level = 1 / monitor.alpha
     crossed: tuple[Span, ...] = ((f"below 1/{glyphs.alpha} = {level:g}", "muted"),)
-    if symmetry.crossing is not None:
-        where = f" 1/{glyphs.alpha} = {level:g} at informative problem {symmetry.crossing.informative}"
+    if followed.crossing is not None:
+        where = f" 1/{glyphs.alpha} = {level:g} at informative problem {followed.crossing.informative}"
         crossed = (("CROSSED", "good"), (where, "plain"))
     lower = watched.lower_bound()
     bound = f"lower bound by e {points(lower)}" if lower is not None else "no lower bound yet"
     first = joined(
         (
             (
-                ("symmetry e ", "plain"),
-                (e_value(symmetry.e), "strong"),
-                (f", max {e_value(symmetry.e_max)}", "plain"),
+                (f"{name} e ", "plain"),
+                (e_value(followed.e), "strong"),
+                (f", max {e_value(followed.e_max)}", "plain"),
             ),
             crossed,
-            ((f"betting e {e_value(monitor.betting.e)}", "muted"), (f", t e {e_value(monitor.t_e.e)}", "muted")),
+            ((f"{beside[0]} e {e_value(beside[1].e)}", "muted"), (f", t e {e_value(monitor.t_e.e)}", "muted")),
         ),
         width,
         glyphs,
@@ -60,11 +60,7 @@ def sequential(watched: Watched, width: int, glyphs: Glyphs) -> tuple[Line, Line
 
 def _validity(watched: Watched) -> Span:
     """When the plain t may be read: once, at the planned end; the words stay when it is reached."""
-    state, spec = watched.state, watched.spec
-    reached = state.imported or (
-        spec.stop == "none" and state.ended is not None and len(state.measured) >= spec.problems
-    )
-    if reached and not state.imported:
+    if at_planned_end(watched.state):
         return "valid only at the planned end (reached)", "plain"
     return "valid only at the planned end", "warn"
 
