@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from engine.passes import ARMS
 from engine.tasks.grading import grade
-from sessions.events import Arm, CacheProof, PassResult, Pivot, Probe
-from sessions.texts import ContinuationText, ProbeText, ProblemTexts, TrunkText
+from sessions.events import Arm, CacheProof, PassResult, Pivot
+from sessions.texts import ContinuationText, ProbeText, ProblemTexts, TrunkText, probe_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,25 +19,6 @@ if TYPE_CHECKING:
     from engine.passes import ArmName, CheckFailure, Cut, Slot
     from engine.trunks import TrunkSet
     from sessions.events import PassName
-
-DIGEST_BYTES = 8
-
-
-def _digest(packed: bytes) -> str:
-    return hashlib.blake2b(packed, digest_size=DIGEST_BYTES).hexdigest()
-
-
-def probe_of(completion: Completion) -> Probe:
-    """Record a greedy probe: its first token, and digests that are equal only when every token or bit is."""
-    count = len(completion.tokens)
-    values = [entry.sampled for entry in completion.logprobs]
-    return Probe(
-        first_token=completion.tokens[0],
-        first_logprob=values[0],
-        length=count,
-        tokens=_digest(struct.pack(f"<{count}i", *completion.tokens)),
-        logprobs=_digest(struct.pack(f"<{len(values)}f", *values)),
-    )
 
 
 def solution_text(bench: Bench, trunks: TrunkSet, cut: Cut, arm: ArmName, completion: Completion) -> str:
@@ -83,12 +62,12 @@ def served(bench: Bench, trunks: TrunkSet, cuts: Sequence[Cut], run: PassRun) ->
 def _arm(rows: Sequence[Served], arm: ArmName) -> Arm:
     mine = [row for row in rows if row.slot.arm == arm]
     continuations = [row for row in mine if row.slot.k is not None]
-    probe = next(row for row in mine if row.slot.k is None)
+    probe = next(row.completion for row in mine if row.slot.k is None)
     return Arm(
         correct=sum(row.correct is True for row in continuations),
         capped=sum(row.completion.finish == "length" for row in continuations),
         tokens=sum(len(row.completion.tokens) for row in continuations),
-        probe=probe_of(probe.completion),
+        probe=probe_of(probe.tokens, [entry.sampled for entry in probe.logprobs]),
     )
 
 

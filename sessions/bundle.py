@@ -19,9 +19,9 @@ import msgspec
 
 from sessions import texts
 from sessions.errors import RefeedError
-from sessions.events import ProblemClosed
 from sessions.files import FILE_MODE, FOLDER_MODE, failure, open_regular, sync_folder, write_all, write_atomic
 from sessions.reading import Follower
+from sessions.recount import recount
 from sessions.store import ID, SessionFolder, check_name
 
 if TYPE_CHECKING:
@@ -96,21 +96,22 @@ class _Held(NamedTuple):
 
 
 def _check(folder: SessionFolder) -> _Held:
-    """Verify spec, journal and every text that the journal names.
+    """Verify spec, journal and every text that the journal names, and that the pivots follow from these.
 
     Raises:
         RefeedError: kind "integrity" when one of them does not hold.
     """
     digest = folder.registration().digest
     folder.spec()
-    hashes: dict[str, str] = {}
     with Follower(folder.journal_path, digest) as journal:
-        for event in journal:
-            if isinstance(event, ProblemClosed) and event.texts:
-                hashes[event.texts] = event.texts_sha256
-        for name, sha256 in hashes.items():
-            texts.read(folder.texts_path, name, sha256)
-        return _Held(journal.offset, tuple(hashes))
+        found = recount(journal, folder.texts_path)
+        if found.missing:
+            raise RefeedError(
+                "integrity",
+                f"{folder.texts_path / found.missing[0]} is missing",
+                "texts may be left out of a copied session",
+            )
+        return _Held(journal.offset, found.files)
 
 
 def unpack(path: Path, store: Store, name: str | None = None) -> SessionFolder:

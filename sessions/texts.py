@@ -8,15 +8,19 @@ from __future__ import annotations
 import gzip
 import hashlib
 import re
+import struct
 import zlib
 from pathlib import Path
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
 from sessions.errors import RefeedError
-from sessions.events import Count, PassName
+from sessions.events import Count, PassName, Probe
 from sessions.files import FOLDER_MODE, failure, open_folder, read_bounded, write_atomic
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 Arm = Literal["actual", "alternative"]
 
@@ -25,6 +29,7 @@ MAX_FILE: Final = 64 << 20
 MAX_TEXT: Final = 512 << 20
 NAME: Final = re.compile(r"problem-[0-9]{1,16}-attempt-[0-9]{1,16}\.json\.gz")
 _LEVEL: Final = 1
+_DIGEST_BYTES: Final = 8
 _GZIP_BITS: Final = 31
 
 
@@ -114,6 +119,26 @@ class ProblemTexts(msgspec.Struct, frozen=True, kw_only=True):
     trunks: tuple[TrunkText, ...] = ()
     continuations: tuple[ContinuationText, ...] = ()
     probes: tuple[ProbeText, ...] = ()
+
+
+def probe_of(tokens: Sequence[int], logprobs: Sequence[float]) -> Probe:
+    """Record a greedy probe: its first token, and digests that are equal only when every token or bit is.
+
+    Args:
+        tokens: generated ids, at least one.
+        logprobs: raw logprob of each, nats.
+    """
+    return Probe(
+        first_token=tokens[0],
+        first_logprob=logprobs[0],
+        length=len(tokens),
+        tokens=_digest(struct.pack(f"<{len(tokens)}i", *tokens)),
+        logprobs=_digest(struct.pack(f"<{len(logprobs)}f", *logprobs)),
+    )
+
+
+def _digest(packed: bytes) -> str:
+    return hashlib.blake2b(packed, digest_size=_DIGEST_BYTES).hexdigest()
 
 
 _encode: Final = msgspec.json.Encoder().encode

@@ -16,7 +16,7 @@ from sessions.journal import Journal
 from sessions.texts import write as write_texts
 from tests.cli_sessions import CROSSED, FLIPPED, MIXED, SAME, SILENT, SPEC, campaign, measured, write
 from tests.session_events import closed, engine_ready, opened, pivot, trunks_done
-from tests.test_sessions_texts import example
+from tests.session_texts import example, its_pivot
 from tui import cli, errors
 
 REPO = Path(__file__).resolve().parent.parent
@@ -340,16 +340,38 @@ def test_verify_looks_at_texts_too(capsys: pytest.CaptureFixture[str]) -> None:
     name, sha256 = write_texts(folder.texts_path, example())
     digest = folder.registration().digest
     with Journal.open(folder.journal_path, digest) as journal:
+        journal.append(its_pivot())
         journal.append(msgspec.structs.replace(closed(7, attempt=2), texts=name, texts_sha256=sha256))
     assert cli.run(["verify", folder.id]) == errors.DONE
-    assert "texts    1 file as" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "texts    1 file as" in shown
+    assert "recount  1 pivot follows from 12 continuations and 6 probes" in shown
     content = (folder.texts_path / name).read_bytes()
     (folder.texts_path / name).write_bytes(content[:-1] + b"x")
     assert cli.run(["verify", folder.id]) == errors.INTEGRITY
     assert name in capsys.readouterr().err
     (folder.texts_path / name).unlink()
     assert cli.run(["verify", folder.id, "--json"]) == errors.DONE
-    assert json.loads(capsys.readouterr().out)["texts"] == {"match": 0, "missing": 1}
+    said = json.loads(capsys.readouterr().out)
+    assert said["texts"] == {"match": 0, "missing": 1}
+    assert said["recount"] == {"pivots": 0, "continuations": 0, "probes": 0}
+
+
+def test_a_pivot_that_does_not_follow_from_its_texts_exits_5(capsys: pytest.CaptureFixture[str]) -> None:
+    """Chain and hashes hold, but one estimate is another than its continuations say: the place and both are named."""
+    folder = write([opened()])
+    name, sha256 = write_texts(folder.texts_path, example())
+    pivot = its_pivot()
+    better = msgspec.structs.replace(pivot.refeed, net=2)
+    with Journal.open(folder.journal_path, folder.registration().digest) as journal:
+        journal.append(msgspec.structs.replace(pivot, refeed=better))
+        journal.append(msgspec.structs.replace(closed(7, attempt=2), texts=name, texts_sha256=sha256))
+    assert cli.run(["verify", folder.id]) == errors.INTEGRITY
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert (
+        "problem 7, attempt 2, rollout 0, position 4, re-feed: net is 2 in the journal, but 1 by its texts" in said.err
+    )
 
 
 def test_list_shows_sessions_newest_first(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from engine.backend import BlockOrigin, Completion, TokenLogprobs
 from engine.control import Control
-from engine.evidence import pivot_events, probe_of, served, solution_text
+from engine.evidence import pivot_events, served, solution_text
 from engine.measure import PassRun
 from engine.passes import PASSES, CheckFailure, Cut, plan_pass
 from engine.pivots import Selection, Site
@@ -140,23 +140,6 @@ def test_a_failure_in_any_pass_fails_its_pivot_and_no_other(number: int) -> None
     rows = [served(bench(), TRUNKS, (CUT, LATER), run) for run in runs]
     states = [pivot.cache.state for pivot in pivot_events(bench(), TRUNKS, (CUT, LATER), runs, rows)]
     assert states == ["verified", "failed"]
-
-
-def probed(tokens: tuple[int, ...], *values: float) -> Completion:
-    """A greedy probe with these raw logprobs."""
-    return completion("p", tokens, logprobs=tuple(TokenLogprobs(value, ()) for value in values))
-
-
-def test_a_probe_s_digests_are_equal_only_when_every_token_and_bit_is() -> None:
-    """The first token stands in the record; a later token or the last bit of a later logprob changes a digest."""
-    step = -0.25 - 2.0**-25  # one bit of float32 below -0.25
-    one = probe_of(probed((5, 6), -0.5, -0.25))
-    assert (one.first_token, one.first_logprob, one.length) == (5, -0.5, 2)
-    assert probe_of(probed((5, 6), -0.5, -0.25)) == one
-    other, shifted = probe_of(probed((5, 7), -0.5, -0.25)), probe_of(probed((5, 6), -0.5, step))
-    assert (other.tokens != one.tokens, other.logprobs == one.logprobs) == (True, True)
-    assert (shifted.tokens == one.tokens, shifted.logprobs != one.logprobs) == (True, True)
-    assert probe_of(probed((5,), -0.5)).tokens != one.tokens
 
 
 def test_a_cut_s_prefix_ends_before_its_pivot() -> None:

@@ -19,8 +19,8 @@ from sessions.spec import CampaignSpec, register
 from sessions.store import SessionFolder, Store
 from sessions.texts import read as read_texts
 from sessions.texts import write as write_texts
-from tests.session_events import closed, opened, pivot
-from tests.test_sessions_texts import example
+from tests.session_events import closed, opened
+from tests.session_texts import example, its_pivot
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,10 +38,10 @@ def laptop(tmp_path: Path) -> Store:
 
 def session(store: Store) -> SessionFolder:
     """A finished session with one problem and its texts."""
-    folder = store.create(register(CampaignSpec(), name="night"))
+    folder = store.create(register(CampaignSpec(k=2), name="night"))
     name, sha256 = write_texts(folder.texts_path, example())
     end = msgspec.structs.replace(closed(7, attempt=2), texts=name, texts_sha256=sha256)
-    events: list[Event] = [opened(), pivot(7, attempt=2), end, Ended(state="finished", exit_code=0, reason="done")]
+    events: list[Event] = [opened(), its_pivot(), end, Ended(state="finished", exit_code=0, reason="done")]
     with Journal.open(folder.journal_path, folder.registration().digest) as journal:
         for event in events:
             journal.append(event)

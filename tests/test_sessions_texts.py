@@ -13,40 +13,11 @@ from hypothesis import strategies as st
 
 from sessions import texts as module
 from sessions.errors import RefeedError
-from sessions.texts import ContinuationText, ProbeText, ProblemTexts, TrunkText, read, write
+from sessions.texts import probe_of, read, write
+from tests.session_texts import example
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-def example(logprob: float = -0.5) -> ProblemTexts:
-    """Texts of a problem with one trunk, one continuation and one probe."""
-    return ProblemTexts(
-        problem=7,
-        attempt=2,
-        prompt=(1, 2, 3),
-        question="How many?\n",
-        answer="18",
-        trunks=(
-            TrunkText(
-                rollout=0, tokens=(5, 6), text="é\x1b[2J", sampled=(-0.25, -1.5), top=(((5, -0.25),), ((7, -1.0),))
-            ),
-        ),
-        continuations=(
-            ContinuationText(
-                name="re-feed",
-                rollout=0,
-                position=4,
-                arm="alternative",
-                k=3,
-                tokens=(9,),
-                text="8",
-                finish="length",
-                correct=False,
-            ),
-        ),
-        probes=(ProbeText(name="exact-1", rollout=0, position=4, arm="actual", tokens=(9,), logprobs=(logprob,)),),
-    )
 
 
 def test_texts_come_back_as_they_were_written(tmp_path: Path) -> None:
@@ -69,6 +40,18 @@ def test_float32_logprobs_are_kept_to_the_last_bit(tmp_path_factory: pytest.Temp
     folder = tmp_path_factory.mktemp("texts")
     found = read(folder, *write(folder, example(value))).probes[0].logprobs[0]
     assert struct.pack("<f", found) == struct.pack("<f", value)
+
+
+def test_a_probe_s_digests_are_equal_only_when_every_token_and_bit_is() -> None:
+    """The first token stands in the record; a later token or the last bit of a later logprob changes a digest."""
+    step = -0.25 - 2.0**-25  # one bit of float32 below -0.25
+    one = probe_of((5, 6), (-0.5, -0.25))
+    assert (one.first_token, one.first_logprob, one.length) == (5, -0.5, 2)
+    assert probe_of((5, 6), (-0.5, -0.25)) == one
+    other, shifted = probe_of((5, 7), (-0.5, -0.25)), probe_of((5, 6), (-0.5, step))
+    assert (other.tokens != one.tokens, other.logprobs == one.logprobs) == (True, True)
+    assert (shifted.tokens == one.tokens, shifted.logprobs != one.logprobs) == (True, True)
+    assert probe_of((5,), (-0.5,)).tokens != one.tokens
 
 
 def test_a_value_that_would_not_read_back_is_refused(tmp_path: Path) -> None:

@@ -1,0 +1,170 @@
+"""Count a session's estimates again from what every arm wrote: do the pivots of a journal follow from its texts?"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Final, NamedTuple, get_args
+
+from sessions import texts
+from sessions.errors import RefeedError
+from sessions.events import Arm, PassName, Pivot, ProblemClosed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from sessions.events import Event, PassResult, Probe
+    from sessions.texts import ContinuationText, ProbeText, ProblemTexts, TrunkText
+
+PASSES: Final[tuple[PassName, ...]] = get_args(PassName)
+ARMS: Final[tuple[texts.Arm, ...]] = get_args(texts.Arm)
+_HINT: Final = "the journal or the texts were edited; if not, the fault is in refeed-tui: please report it"
+
+
+class Recount(NamedTuple):
+    """What was counted again.
+
+    Attributes:
+        files: side files that are there, with the hash that the journal names.
+        missing: side files that the journal names and that are not there.
+        pivots: that follow from these files.
+        continuations: that these pivots rest on.
+        probes: that these pivots rest on.
+    """
+
+    files: tuple[str, ...]
+    missing: tuple[str, ...]
+    pivots: int
+    continuations: int
+    probes: int
+
+
+def recount(events: Iterable[Event], folder: Path) -> Recount:
+    """Compare every pivot of a session with the side file that its problem closed with.
+
+    Args:
+        events: the journal's, from the first on.
+        folder: the session's texts folder.
+
+    Raises:
+        RefeedError: kind "integrity" when a pivot does not follow from its texts, or a file was changed; kind "failed"
+            when a file cannot be read; what the events raise.
+    """
+    files, missing = [], []
+    pivots = continuations = probes = 0
+    for closed, measured in _closed(events):
+        if texts.NAME.fullmatch(closed.texts) is not None and not (folder / closed.texts).exists():
+            missing.append(closed.texts)
+            continue
+        written = texts.read(folder, closed.texts, closed.texts_sha256)
+        compare(closed, measured, written)
+        files.append(closed.texts)
+        pivots += len(measured)
+        continuations += len(written.continuations)
+        probes += len(written.probes)
+    return Recount(tuple(files), tuple(missing), pivots, continuations, probes)
+
+
+def _closed(events: Iterable[Event]) -> Iterator[tuple[ProblemClosed, list[Pivot]]]:
+    """Problems that closed with a side file, and the pivots of that attempt."""
+    waiting: dict[tuple[int, int], list[Pivot]] = {}
+    for event in events:
+        if isinstance(event, Pivot):
+            waiting.setdefault((event.problem, event.attempt), []).append(event)
+        elif isinstance(event, ProblemClosed):
+            pivots = waiting.pop((event.problem, event.attempt), [])
+            if event.texts:
+                yield event, pivots
+
+
+def compare(closed: ProblemClosed, pivots: Sequence[Pivot], written: ProblemTexts) -> None:
+    """Count again: right, capped and generated tokens of every arm in every pass, probes to the last bit, the cut.
+
+    Grades are taken as they stand in the texts.
+
+    Args:
+        closed: the end of an attempt at a problem.
+        pivots: of this attempt.
+        written: its side file.
+
+    Raises:
+        RefeedError: kind "integrity", naming the place and what differs.
+    """
+    where = f"problem {closed.problem}, attempt {closed.attempt}"
+    _same(where, "problem and attempt", (closed.problem, closed.attempt), (written.problem, written.attempt))
+    trunks = {trunk.rollout: trunk for trunk in written.trunks}
+    heard = _Heard(written)
+    places = {(pivot.rollout, pivot.position) for pivot in pivots}
+    for rollout, position in sorted(places ^ heard.places):
+        alone = "the journal" if (rollout, position) in places else "its texts"
+        raise RefeedError(
+            "integrity", f"{where}: the pivot at rollout {rollout}, position {position} is in {alone} alone", _HINT
+        )
+    for pivot in pivots:
+        there = f"{where}, rollout {pivot.rollout}, position {pivot.position}"
+        _compare_cut(there, pivot, trunks.get(pivot.rollout), len(written.prompt))
+        for name, result in zip(PASSES, (pivot.exact1, pivot.exact2, pivot.refeed), strict=True):
+            _compare_pass(f"{there}, {name}", pivot.k, result, [heard.arm(name, pivot, arm) for arm in ARMS])
+
+
+class _Heard:
+    """What was written, by place."""
+
+    def __init__(self, written: ProblemTexts) -> None:
+        self.places: set[tuple[int, int]] = set()
+        self._continuations: dict[tuple[str, int, int, str], list[ContinuationText]] = {}
+        self._probes: dict[tuple[str, int, int, str], list[ProbeText]] = {}
+        for one in written.continuations:
+            self._continuations.setdefault((one.name, one.rollout, one.position, one.arm), []).append(one)
+            self.places.add((one.rollout, one.position))
+        for probe in written.probes:
+            self._probes.setdefault((probe.name, probe.rollout, probe.position, probe.arm), []).append(probe)
+            self.places.add((probe.rollout, probe.position))
+
+    def arm(self, name: PassName, pivot: Pivot, arm: texts.Arm) -> tuple[list[int], Arm]:
+        """Numbers of the arm's continuations, and what they count to."""
+        place = (name, pivot.rollout, pivot.position, arm)
+        mine = self._continuations.get(place, [])
+        probes = [_probe(one) for one in self._probes.get(place, [])]
+        return [one.k for one in mine], Arm(
+            correct=sum(one.correct for one in mine),
+            capped=sum(one.finish == "length" for one in mine),
+            tokens=sum(len(one.tokens) for one in mine),
+            probe=probes[0] if len(probes) == 1 else None,
+        )
+
+
+def _probe(one: ProbeText) -> Probe:
+    try:
+        return texts.probe_of(one.tokens, one.logprobs)
+    except (IndexError, OverflowError, struct.error) as error:
+        where = f"rollout {one.rollout}, position {one.position}, {one.name}"
+        raise RefeedError(
+            "integrity", f"{where}: its texts have a probe that no engine gives: {error}", _HINT
+        ) from None
+
+
+def _compare_cut(there: str, pivot: Pivot, trunk: TrunkText | None, prompt: int) -> None:
+    index = pivot.position - prompt
+    if trunk is None or not 0 <= index < min(len(trunk.tokens), len(trunk.sampled), len(trunk.top)):
+        raise RefeedError("integrity", f"{there}: its texts have no trunk that reaches so far", _HINT)
+    _same(there, "generated index", pivot.index, index)
+    _same(there, "sampled token", (pivot.actual, pivot.actual_logprob), (trunk.tokens[index], trunk.sampled[index]))
+    others = {token: logprob for token, logprob in trunk.top[index] if token != pivot.actual}
+    _same(there, "alternative's logprob", pivot.alternative_logprob, others.get(pivot.alternative or 0))
+
+
+def _compare_pass(there: str, k: int, result: PassResult, counted: list[tuple[list[int], Arm]]) -> None:
+    for name, said, (numbers, found) in zip(ARMS, (result.actual, result.alternative), counted, strict=True):
+        _same(f"{there}, {name} arm", "continuations", list(range(k)), numbers)
+        for field in Arm.__struct_fields__:
+            _same(f"{there}, {name} arm", field, getattr(said, field), getattr(found, field))
+    right = [found.correct or 0 for _, found in counted]
+    _same(there, "net", result.net, right[0] - right[1])
+
+
+def _same(where: str, what: str, journal: object, written: object) -> None:
+    if journal != written:
+        raise RefeedError(
+            "integrity", f"{where}: {what} is {journal!r} in the journal, but {written!r} by its texts", _HINT
+        )

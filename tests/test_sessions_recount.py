@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from sessions.errors import RefeedError
+from sessions.events import Pivot, ProblemClosed
+from sessions.recount import compare, recount
+from sessions.texts import read
+from tests.campaigns import SMALL, conduct, registered
+from tests.session_events import closed
+from tests.session_texts import example, its_pivot
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sessions.texts import ProblemTexts
+
+CLOSED = closed(7, attempt=2)
+
+
+def changed(record: Any, path: str, value: object) -> Any:
+    """A record with another value at a path of attributes and places: "probes.0.tokens"."""
+    head, _, rest = path.partition(".")
+    if head.isdecimal():
+        place = int(head)
+        new = changed(record[place], rest, value) if rest else value
+        return (*record[:place], new, *record[place + 1 :])
+    return msgspec.structs.replace(record, **{head: changed(getattr(record, head), rest, value) if rest else value})
+
+
+def test_a_real_campaign_s_pivots_follow_from_its_texts(tmp_path: Path) -> None:
+    """Every pivot that the engine measured is counted again, with 2K continuations and 2 probes a pass."""
+    record = conduct(registered(SMALL, problems=3, rollouts=3), tmp_path)
+    found = recount(record.events, tmp_path)
+    pivots = len(record.of(Pivot))
+    assert pivots > 0
+    assert found[2:] == (pivots, 3 * 2 * SMALL.k * pivots, 3 * 2 * pivots)
+    assert (len(found.files), found.missing) == (3, ())
+
+
+def test_a_real_pivot_with_another_count_is_found(tmp_path: Path) -> None:
+    """One continuation more or less, in any arm of any pass, is no longer what the texts say."""
+    record = conduct(registered(SMALL, problems=1, rollouts=3), tmp_path)
+    (end,) = record.of(ProblemClosed)
+    pivots = record.of(Pivot)
+    written = read(tmp_path, end.texts, end.texts_sha256)
+    compare(end, pivots, written)
+    for name in ("exact1", "exact2", "refeed"):
+        for arm in ("actual", "alternative"):
+            right = getattr(getattr(pivots[0], name), arm).correct
+            edited = changed(pivots[0], f"{name}.{arm}.correct", right + 1)
+            with pytest.raises(RefeedError, match=f"{arm} arm: correct is {right + 1} in the journal, but {right} by"):
+                compare(end, [edited, *pivots[1:]], written)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        ("exact1.net", 1, "exact-1: net is 1 in the journal, but 2 by its texts"),
+        ("exact2.actual.capped", 0, "exact-2, actual arm: capped is 0"),
+        ("refeed.alternative.tokens", 4, "re-feed, alternative arm: tokens is 4"),
+        ("refeed.actual.probe.logprobs", "0" * 16, "re-feed, actual arm: probe is"),
+        ("exact1.actual.probe.tokens", "0" * 16, "exact-1, actual arm: probe is"),
+        ("exact1.actual.probe", None, "exact-1, actual arm: probe is None"),
+        ("k", 3, r"continuations is \[0, 1, 2\] in the journal, but \[0, 1\] by its texts"),
+        ("index", 0, "generated index is 0"),
+        ("actual", 5, "sampled token is"),
+        ("actual_logprob", -1.25, "sampled token is"),
+        ("alternative", 5, "alternative's logprob is"),
+        ("alternative_logprob", -1.25, "alternative's logprob is"),
+        ("rollout", 1, "the pivot at rollout 0, position 4 is in its texts alone"),
+        ("position", 3, "the pivot at rollout 0, position 3 is in the journal alone"),
+    ],
+)
+def test_a_pivot_that_its_texts_do_not_give_is_named(path: str, value: object, said: str) -> None:
+    """Each of its numbers is held against what was written."""
+    with pytest.raises(RefeedError, match=said) as caught:
+        compare(CLOSED, [changed(its_pivot(), path, value)], example())
+    assert caught.value.kind == "integrity"
+    assert "problem 7, attempt 2" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        ("problem", 8, "problem and attempt is"),
+        ("continuations", (), "continuations is"),
+        ("continuations.0.correct", False, "exact-1, actual arm: correct is 2 in the journal, but 1 by its texts"),
+        ("continuations.0.k", 1, "continuations is"),
+        ("continuations.11.finish", "stop", "re-feed, alternative arm: capped is 1 in the journal, but 0 by its texts"),
+        ("probes.0.logprobs", (-0.5000001,), "exact-1, actual arm: probe is"),
+        ("probes.0.logprobs", (1e300,), "a probe that no engine gives"),
+        ("probes.0.tokens", (2**40,), "a probe that no engine gives"),
+        ("probes.0.tokens", (), "a probe that no engine gives"),
+        ("probes.0.name", "exact-2", "exact-1, actual arm: probe is"),
+        ("trunks", (), "no trunk that reaches so far"),
+        ("trunks.0.sampled", (-0.25,), "no trunk that reaches so far"),
+        ("prompt", (1, 2, 3, 4, 5), "no trunk that reaches so far"),
+        ("prompt", (1, 2), "no trunk that reaches so far"),
+    ],
+)
+def test_texts_that_are_not_the_pivot_s_are_named(path: str, value: object, said: str) -> None:
+    """A stranger's side file ends in one clear error, whatever it holds."""
+    written: ProblemTexts = changed(example(), path, value)
+    with pytest.raises(RefeedError, match=said) as caught:
+        compare(CLOSED, [its_pivot()], written)
+    assert caught.value.kind == "integrity"
+
+
+def test_what_no_pivot_stands_for_is_an_error_too() -> None:
+    """Texts of a pivot that the journal leaves out would mean that a measured pivot was dropped in silence."""
+    compare(CLOSED, [its_pivot()], example())
+    with pytest.raises(RefeedError, match="the pivot at rollout 0, position 4 is in its texts alone"):
+        compare(CLOSED, [], example())
+
+
+def test_pivots_of_an_attempt_that_did_not_close_are_left_out(tmp_path: Path) -> None:
+    """Only what is evidence has texts; a missing file is counted and compared with nothing."""
+    end = msgspec.structs.replace(CLOSED, texts="problem-7-attempt-2.json.gz", texts_sha256="0" * 64)
+    reopened = msgspec.structs.replace(its_pivot(), attempt=1)
+    found = recount([reopened, its_pivot(), end], tmp_path)
+    assert found == ((), ("problem-7-attempt-2.json.gz",), 0, 0, 0)
