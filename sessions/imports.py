@@ -202,7 +202,7 @@ def _notices(
     if violations > 0 and failed == 0:
         yield Notice(kind="warning", text=f"{violations} cache violations are counted, but no pivot is marked")
     torn = sum(_delta_differs(pivot) for pivot in run.pivots)
-    if torn:
+    if torn > 0:
         yield Notice(kind="warning", text=f"{torn} probe differences are not those of their first logprobs")
 
 

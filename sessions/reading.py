@@ -207,7 +207,6 @@ class Verification(NamedTuple):
 
     Attributes:
         events: intact from the start.
-        bytes: that they take.
         torn: bytes of a last line without its newline; a writer may be alive, or have died in the middle of it.
         link: hash of the last intact event.
         broken_line: number of the first broken line, counted from 1; None when there is none.
@@ -215,7 +214,6 @@ class Verification(NamedTuple):
     """
 
     events: int
-    bytes: int
     torn: int
     link: str
     broken_line: int | None = None
@@ -242,4 +240,4 @@ def verify(path: Path, digest: str) -> Verification:
             if error.kind != "integrity":
                 raise
             line, reason = follower.events + 1, error.message
-        return Verification(follower.events, follower.offset, follower.torn, follower.link, line, reason)
+        return Verification(follower.events, follower.torn, follower.link, line, reason)

@@ -249,7 +249,7 @@ def _problem(row: ProblemRow, *, anonymous: bool) -> Sequence[Any]:
         row.problem,
         row.attempt,
         row.outcome,
-        len(row.trunks) or None,
+        len(row.trunks) if row.trunks else None,
         row.right,
         row.pivots,
         row.failed,

@@ -110,7 +110,7 @@ def test_a_last_line_that_lacks_only_its_newline_is_kept(path: Path, end: bytes)
         assert journal.recovered.completed
         journal.append(opened())
     assert path.read_bytes().startswith(whole)
-    assert verify(path, DIGEST)[:3] == (4, path.stat().st_size, 0)
+    assert verify(path, DIGEST)[:2] == (4, 0)
 
 
 def test_a_tail_of_zero_bytes_is_cut(path: Path) -> None:
@@ -258,7 +258,8 @@ def test_an_event_that_would_not_read_back_is_refused(path: Path) -> None:
         with pytest.raises(RefeedError, match="Progress would not read back"):
             journal.append(bad)
         journal.append(opened())
-    assert verify(path, DIGEST)[0::4] == (2, verify(path, DIGEST).broken_line)
+    found = verify(path, DIGEST)
+    assert (found.events, found.broken_line) == (2, None)
 
 
 @pytest.mark.parametrize(
@@ -348,7 +349,7 @@ def test_a_full_disk_loses_nothing_recorded(path: Path) -> None:
     stored, size = map(int, counts.split())
     assert stored == int(seq) >= 5
     assert 8_000 < size <= 10_000
-    assert verify(path, DIGEST)[:3] == (stored + 1, path.stat().st_size, 0)
+    assert verify(path, DIGEST)[:2] == (stored + 1, 0)
 
 
 def test_a_partial_write_that_could_not_be_undone_is_recovered(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
