@@ -28,7 +28,7 @@ fold_all(folder.spec(), read(folder.journal_path, folder.registration().digest))
 folded = time.perf_counter() - started
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 started = time.perf_counter()
-files = export(folder, [sys.argv[1]], Path(sys.argv[2]))
+files = export(folder, [sys.argv[1]], Path(sys.argv[2])).files
 seconds = time.perf_counter() - started
 after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 size = sum(path.stat().st_size for path in files)

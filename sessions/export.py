@@ -9,26 +9,28 @@ import os
 import secrets
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final, Literal, get_args
+from typing import TYPE_CHECKING, BinaryIO, Final, Literal, NamedTuple, get_args
 
 import msgspec
 
-from sessions import parquet
+from sessions import html, markdown, parquet
+from sessions.audited import Session, audit, limits
 from sessions.bundle import SUFFIX, pack
 from sessions.errors import RefeedError
+from sessions.events import Notice
 from sessions.files import failure
-from sessions.html import page
 from sessions.printable import json_printable
 from sessions.reading import read
-from sessions.remarks import remarks, standing
-from sessions.state import fold_all
-from sessions.table_one import latex, markdown, row
+from sessions.remarks import TELLING
+from sessions.table_one import latex, row, section
 from sessions.tables import Table, tables
 from sessions.thaw import thaw
+from stats.words import count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from sessions.audited import Audit
     from sessions.campaign import CampaignState
     from sessions.store import SessionFolder
 
@@ -38,7 +40,19 @@ Format = Literal["csv", "jsonl", "parquet", "thaw", "md", "latex", "html", "bund
 FORMATS: Final[tuple[Format, ...]] = get_args(Format)
 
 
-def export(folder: SessionFolder, formats: Sequence[str], out: Path, *, anonymous: bool = False) -> tuple[Path, ...]:
+class Exported(NamedTuple):
+    """What an export came to.
+
+    Attributes:
+        files: in the order of the formats.
+        notes: everything that limits the session's numbers; tables of bare data cannot say it themselves.
+    """
+
+    files: tuple[Path, ...]
+    notes: tuple[str, ...]
+
+
+def export(folder: SessionFolder, formats: Sequence[str], out: Path, *, anonymous: bool = False) -> Exported:
     """Write a session in some formats.
 
     Args:
@@ -47,9 +61,6 @@ def export(folder: SessionFolder, formats: Sequence[str], out: Path, *, anonymou
         out: folder for the files; made if absent. Files of the same name are replaced.
         anonymous: leave out what tokens and problems say, the names of the session and of an imported file, the folders
             of model and task, and what notices and errors say; host names are in no file.
-
-    Returns:
-        the files, in the order of `formats`.
 
     Raises:
         RefeedError: kind "usage" for a format that is not known or not installed, and for an anonymous bundle; kind
@@ -63,10 +74,9 @@ def export(folder: SessionFolder, formats: Sequence[str], out: Path, *, anonymou
         parquet.check_available()
     if anonymous and "bundle" in formats:
         raise RefeedError("usage", "a bundle cannot be anonymous", "its journal's chain covers host names and texts")
-    digest = folder.registration().digest
-    state = fold_all(folder.spec(), read(folder.journal_path, digest))
+    session = Session.load(folder)
     if anonymous:
-        _anonymise(state)
+        _anonymise(session.state)
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -76,9 +86,9 @@ def export(folder: SessionFolder, formats: Sequence[str], out: Path, *, anonymou
         if name == "bundle":
             written.append(pack(folder, out / f"{folder.id}{SUFFIX}"))
         else:
-            files = _files(folder, state, name, out, anonymous=anonymous)
+            files = _files(session, name, out, anonymous=anonymous)
             written.extend(_write(path, fill) for path, fill in files)
-    return tuple(dict.fromkeys(written))
+    return Exported(tuple(dict.fromkeys(written)), tuple(limits([session], session.state.table())))
 
 
 def _anonymise(state: CampaignState) -> None:
@@ -90,17 +100,21 @@ def _anonymise(state: CampaignState) -> None:
         kind, path = task.split(":", 1)
         task = f"{kind}:{Path(path).name}"
     state.spec = msgspec.structs.replace(spec, model=model, task=task)
+    telling = sum(notice.kind in TELLING for notice in state.notices)
     state.notices.clear()
+    if telling > 0:  # what they say may name people; that there were some limits the numbers all the same
+        state.notices.append(
+            Notice(kind="warning", text=f"{count(telling, 'notice')} left out of this anonymous export")
+        )
     if state.imported:
         state.source = "a file"
     if state.ended is not None and state.ended.state == "failed":
         state.ended = msgspec.structs.replace(state.ended, reason="the reason is left out")
 
 
-def _files(
-    folder: SessionFolder, state: CampaignState, name: str, out: Path, *, anonymous: bool
-) -> Iterator[tuple[Path, Fill]]:
+def _files(session: Session, name: str, out: Path, *, anonymous: bool) -> Iterator[tuple[Path, Fill]]:
     """Paths of a format and what fills each."""
+    folder, state = session.folder, session.state
     stem = folder.id
     if name in _TABLES:
         made = tables(state, anonymous=anonymous)
@@ -114,21 +128,25 @@ def _files(
             lambda file: file.writelines(json_printable(part) for part in thaw(state, events, anonymous=anonymous)),
         )
     else:
-        label = stem if anonymous else folder.name or stem
-        yield out / f"{stem}{_REPORTS[name]}", partial(_report, folder, state, name, label)
+        yield out / f"{stem}{_ENDINGS[name]}", partial(_report, audit([session]), name, anonymous)
 
 
-_REPORTS: Final = {"md": "-table1.md", "latex": "-table1.tex", "html": ".html"}
+_ENDINGS: Final = {"md": ".md", "latex": "-table1.tex", "html": ".html"}
 
 
-def _report(folder: SessionFolder, state: CampaignState, name: str, label: str, file: BinaryIO) -> None:
-    """A report, with what limits its numbers."""
-    stands = standing(state, folder.state())
-    if name == "html":
-        file.writelines(part.encode() for part in page(state, label, folder.registration().digest, stands))
-        return
-    text = (markdown if name == "md" else latex)(row(state, label), [*stands, *remarks(state)])
-    file.write(text.encode())
+def _report(made: Audit, name: str, anonymous: bool, file: BinaryIO) -> None:
+    """A report, with what limits its numbers; the Markdown has the paper's row too, to be copied from there."""
+    folder = made.sessions[0].folder
+    written = made.document(folder.id if anonymous else "")
+    found = row(made.report, folder.id if anonymous else folder.name or folder.id)
+    match name:
+        case "html":
+            parts = html.page(written)
+        case "md":
+            parts = markdown.page(written._replace(sections=(section(found), *written.sections)))
+        case _:
+            parts = latex(found, made.report, written)
+    file.writelines(part.encode() for part in parts)
 
 
 def _csv(table: Table, file: BinaryIO) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from sessions.words import clock, count
+from sessions.words import clock
+from stats.words import count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

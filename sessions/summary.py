@@ -17,6 +17,7 @@ from sessions.events import Ended, EngineReady, Event, Opened, Paused, Pivot, Pr
 from sessions.evidence import Tally, counts, tally
 from sessions.files import read_bounded, write_atomic
 from sessions.reading import Follower
+from sessions.words import percent, points
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -113,9 +114,8 @@ class Summary(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         """The paper's excess in a few characters, e.g. "+18.7pp (33.8% vs 15.1%)"; empty without eligible pivots."""
         if self.evidence.eligible == 0:
             return ""
-        refeed = 100 * self.evidence.refeed / self.evidence.eligible
-        floor = 100 * self.evidence.floor / self.evidence.eligible
-        return f"{refeed - floor:+.1f}pp ({refeed:.1f}% vs {floor:.1f}%)"
+        refeed, floor, eligible = self.evidence.refeed, self.evidence.floor, self.evidence.eligible
+        return f"{points((refeed - floor) / eligible)} ({percent(refeed / eligible)} vs {percent(floor / eligible)})"
 
 
 def load(path: Path, digest: str) -> Summary:
@@ -145,7 +145,7 @@ def refresh(path: Path, journal: Path, digest: str) -> Summary:
     summary = load(path, digest)
     cached = summary.events
     _catch_up(summary, journal)
-    if summary.broken and cached:  # the cache may be of another journal: start over before blaming this one
+    if summary.broken and cached > 0:  # the cache may be of another journal: start over before blaming this one
         summary, cached = Summary(digest=digest), 0
         _catch_up(summary, journal)
     if summary.events > cached and not summary.broken:
@@ -164,4 +164,4 @@ def _catch_up(summary: Summary, journal: Path) -> None:
             if error.kind != "integrity":
                 raise
             summary.broken = error.message
-        summary.offset, summary.link = follower.offset, follower.link if follower.events else ""
+        summary.offset, summary.link = follower.offset, follower.link if follower.events > 0 else ""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
+from sessions.words import e_value
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -39,7 +41,7 @@ def eprocess_chart(path: Sequence[PathPoint], level: float) -> str:
     def y(value: float) -> float:
         return _TOP + (_HEIGHT - _TOP - _BOTTOM) * (high - value) / (high - low)
 
-    said = ", ".join(f"{name} ends at {values[-1]:.3g}" for name, values in series.items())
+    said = ", ".join(f"{name} ends at {e_value(values[-1])}" for name, values in series.items())
     label = f"e-processes over {len(path)} informative problems: {said}; level {level:g}"
     size = f'viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" height="{_HEIGHT}"'
     parts = [f'<svg {size} role="img" aria-label="{label}">']
@@ -48,7 +50,7 @@ def eprocess_chart(path: Sequence[PathPoint], level: float) -> str:
         parts.append(_line(_LEFT, y(power), _WIDTH - _RIGHT, y(power), "#8886", ""))
         parts.append(f'<text x="{_LEFT - 6}" y="{y(power) + 4:.1f}" text-anchor="end">1e{power}</text>')
     parts.append(_line(_LEFT, y(math.log10(level)), _WIDTH - _RIGHT, y(math.log10(level)), "currentColor", "2 3"))
-    parts.append(f'<text x="{_WIDTH - _RIGHT}" y="{y(math.log10(level)) - 5:.1f}" text-anchor="end">1/alpha</text>')
+    parts.append(f'<text x="{_LEFT + 4}" y="{y(math.log10(level)) - 5:.1f}">1/alpha</text>')
     for number, (name, colour, dashes) in enumerate(_LINES):
         points = [f"{x(0):.1f},{y(0.0):.1f}", *(f"{x(at):.1f},{y(v):.1f}" for at, v in enumerate(logs[name], 1))]
         parts.append(

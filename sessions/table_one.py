@@ -1,21 +1,22 @@
-"""The paper's Table 1 row of a campaign, in Markdown and LaTeX."""
+"""The paper's Table 1 row of a campaign, as a section of a report and in LaTeX."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from sessions.document import Grid, Section
 from sessions.printable import printable
-from stats.clustered import problem_mean
-from stats.disagreement import disagreement, problem_counts
-from stats.paired import mcnemar
+from sessions.sections import cache_checks, plain_t
+from sessions.words import NONE, number, percent, points
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator
 
-    from sessions.campaign import CampaignState
+    from sessions.document import Document
     from stats.disagreement import Comparison
+    from stats.report import Report
 
-_HEADER = (
+_HEADER: Final = (
     "configuration",
     "pivots",
     "eligible",
@@ -27,13 +28,14 @@ _HEADER = (
     "excess (exact-1)",
     "verified",
 )
-_CAPTION = (
+_CAPTION: Final = (
     "re-feed, floor: share of the eligible pivots whose sign changed, and in brackets the share whose sign was "
     "reversed, neither side zero. Eligible are pivots with nonzero credit in some pass, for excess (exact-1) in "
-    "exact-1. Excesses are in percentage points. t_clust: by problem; z: as if pivots were independent."
+    "exact-1. Excesses are in percentage points. t_clust: by problem, valid once, at the planned end; z: as if pivots "
+    "were independent."
 )
-_MARKUP = "\\`*_{}[]<>#|"
-_LONG = 2000
+_LONG: Final = 2000
+_NAMED_FAILURES: Final = 10
 
 
 class Row(NamedTuple):
@@ -51,51 +53,41 @@ class Row(NamedTuple):
     verified: str
 
 
-def row(state: CampaignState, label: str) -> Row:
+def row(report: Report, label: str) -> Row:
     """Table 1 row (section 5.1): common eligible set, excess before rounding, clustered t, unclustered z.
 
     A value that cannot be computed is a dash.
     """
-    table = state.table()
-    common, exact1 = disagreement(table.net), disagreement(table.net, "exact1")
-    counts = problem_counts(table)
-    t, z = problem_mean(counts.excess, counts.n).t, mcnemar(table).z
-    rate = state.cache_tally().rate
+    common = report.common.counts
     return Row(
         configuration=label,
-        pivots=f"{len(table.group):,}",
+        pivots=f"{report.pivots:,}",
         eligible=f"{common.n:,}",
         refeed=_rate(common.refeed),
         floor=_rate(common.floor),
-        excess=_points(common.excess),
-        t_clust="-" if t is None else f"{t:.2f}",
-        z="-" if z is None else f"{z:.2f}",
-        excess_exact1=_points(exact1.excess),
-        verified="-" if rate is None else f"{100 * rate:.1f}%",
+        excess=_excess(common.excess),
+        t_clust=number(report.clustered.t),
+        z=number(report.mcnemar.z),
+        excess_exact1=_excess(report.exact1.counts.excess),
+        verified=NONE if report.cache is None else percent(report.cache.rate),
     )
 
 
 def _rate(found: Comparison) -> str:
-    if found.rate is None or found.reversal_rate is None:
-        return "-"
-    return f"{100 * found.rate:.1f}% ({100 * found.reversal_rate:.1f}%)"
+    return NONE if found.rate is None else f"{percent(found.rate)} ({percent(found.reversal_rate)})"
 
 
-def _points(excess: float | None) -> str:
-    return "-" if excess is None else f"{100 * excess:+.1f}"
+def _excess(value: float | None) -> str:
+    """In percentage points, which the caption says once for the whole column."""
+    return points(value).removesuffix("pp")
 
 
-def markdown(found: Row, remarks: Sequence[str] = ()) -> str:
-    """A table of this row, with header; below it what its columns are, and what limits its numbers."""
-    head = "| " + " | ".join(_HEADER) + " |"
-    rule = "| --- |" + " ---: |" * (len(_HEADER) - 1)
-    cells = (cell.replace("|", "\\|") for cell in found)
-    table = "\n".join((head, rule, "| " + " | ".join(cells) + " |", ""))
-    notes = "".join(("\n", *(f"- {_plain(remark)}\n" for remark in remarks)) if remarks else ())
-    return f"{table}\n{_plain(_CAPTION)}\n{notes}"
+def section(found: Row) -> Section:
+    """The row as a section of a report, with what its columns are."""
+    return Section("Row of the paper's Table 1", (Grid(_HEADER, (found,)), _CAPTION))
 
 
-_LATEX_ESCAPES = {
+_LATEX_ESCAPES: Final = {
     "\\": r"\textbackslash{}",
     **{letter: f"\\{letter}" for letter in "&%$#_{}"},
     "~": r"\textasciitilde{}",
@@ -103,13 +95,16 @@ _LATEX_ESCAPES = {
 }
 
 
-def _plain(remark: str) -> str:
-    """A remark as Markdown text that marks nothing up."""
-    return "".join(f"\\{letter}" if letter in _MARKUP else letter for letter in printable(remark, _LONG))
+def latex(found: Row, report: Report, written: Document) -> Iterator[str]:
+    """One row of a tabular; in comments before it what its columns are and whatever changes how it may be read.
 
-
-def latex(found: Row, remarks: Sequence[str] = ()) -> str:
-    """One row of a tabular; what its columns are and what limits its numbers, in comments before it."""
+    The row is the paper's: numbers of other tables stay in the report. The verdict, what the t is worth, the cache
+    checks and every note stand here, so that a row that is pasted into a paper comes with them.
+    """
+    yield f"% {' & '.join(_HEADER)}\n"
+    says = (_CAPTION, written.headline, plain_t(report), *cache_checks(report.cache, _NAMED_FAILURES))
+    yield from (f"% {printable(line, _LONG)}\n" for line in says)
+    yield from (f"% note: {printable(note, _LONG)}\n" for note in written.notes)
+    yield f"% {printable(written.closing, _LONG)}\n"
     cells = ("".join(_LATEX_ESCAPES.get(letter, letter) for letter in cell) for cell in found)
-    notes = "".join(f"% note: {printable(remark, _LONG)}\n" for remark in remarks)
-    return f"% {' & '.join(_HEADER)}\n% {_CAPTION}\n{notes}{' & '.join(cells)} \\\\\n"
+    yield f"{' & '.join(cells)} \\\\\n"

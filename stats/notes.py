@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stats.decision import unsettled
+from stats.words import count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,16 +68,12 @@ def _rate_reasons(key: str, rates: RateReport) -> Iterator[tuple[str, str | None
 
 
 def _nothing_seen(bound: NothingSeen) -> str:
-    where = f"{_count(bound.n, 'pivot')} of {_count(bound.clusters, 'problem')}"
+    where = f"{count(bound.n, 'pivot')} of {count(bound.clusters, 'problem')}"
     return (
         f"nothing seen in {where}, which is not zero: at {bound.level:.0%} the rate is at most {bound.independent:.2%} "
         f"if pivots were independent; distribution-free over problems, the share of problems with any is at most "
         f"{bound.over_problems:.1%}"
     )
-
-
-def _count(amount: int, noun: str) -> str:
-    return f"{amount} {noun}" if amount == 1 else f"{amount} {noun}s"
 
 
 def _sequential_reasons(report: Report) -> Iterator[tuple[str, str | None]]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from stats.clustered import NOTHING_ELIGIBLE
+from stats.words import count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -90,16 +91,16 @@ def sign_flip(weights: Sequence[int], *, seed: int = 0) -> SignFlip:
     m = len(weights)
     if m == 0:
         return SignFlip(1.0, 0, 1, exact=True, why="0 nonzero problems: no p below 1 is possible")
-    problems = "problem" if m == 1 else "problems"
-    why = f"{m} nonzero {problems}: no p below 2^-{m} = {2.0**-m:.4g} is possible" if m < FEW_PROBLEMS else None
+    few = f"{count(m, 'nonzero problem')}: no p below 2^-{m} = {2.0**-m:.4g} is possible"
+    why = few if m < FEW_PROBLEMS else None
     if m > EXACT_LIMIT:
         return _monte_carlo(weights, seed)
     limbs = _limbs([sum(weights), *(abs(weight) for weight in weights)])
     left, right = _signed_sums(limbs[1 : 1 + m // 2]), _signed_sums(limbs[1 + m // 2 :])
     need, have = _comparable(_words(limbs[:1] - left), _words(right))
     have.sort()
-    count = int(np.sum(len(have) - np.searchsorted(have, np.sort(need), side="left")))
-    return SignFlip(count / 2**m, m, count, exact=True, why=why)
+    reached = int(np.sum(len(have) - np.searchsorted(have, np.sort(need), side="left")))
+    return SignFlip(reached / 2**m, m, reached, exact=True, why=why)
 
 
 def _monte_carlo(weights: Sequence[int], seed: int) -> SignFlip:

@@ -10,7 +10,9 @@ from typing import Any
 
 import msgspec
 import pytest
+from rich.console import Console
 
+from sessions.audited import Session, audit
 from sessions.events import CacheFailure, CacheProof, Ended, Notice
 from sessions.journal import Journal
 from sessions.texts import write as write_texts
@@ -18,6 +20,7 @@ from tests.cli_sessions import CROSSED, FLIPPED, MIXED, SAME, SILENT, SPEC, camp
 from tests.session_events import closed, engine_ready, opened, pivot, trunks_done
 from tests.session_texts import example, its_pivot
 from tui import cli, errors
+from tui.report_text import render
 
 REPO = Path(__file__).resolve().parent.parent
 NET_KEYS = {"disagree", "rate", "zero_crossings", "reversals", "ci95"}
@@ -121,6 +124,27 @@ def test_failed_pivots_are_shown_and_not_counted(capsys: pytest.CaptureFixture[s
     assert "rollout 7, position 300: hit 96 of 112 tokens" in shown
     assert "FAILED: problem 0" in shown
     assert "1 pivot not counted: they failed their cache checks" in shown
+
+
+def test_a_torn_journal_is_said_wherever_its_report_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    """The report, the JSON, and the reports after `attach` and `replay` in plain lines all name the torn bytes."""
+    folder = write(campaign()[:-1])
+    with folder.journal_path.open("ab") as journal:
+        journal.write(b"torn")
+    note = "4 bytes after the last event are torn and not read"
+    assert note in report_json(capsys, folder.id)["notes"]
+    for command, code in (("report", errors.DONE), ("attach", errors.FAILED), ("replay", errors.DONE)):
+        plain = [] if command == "report" else ["--plain"]
+        assert cli.run([command, folder.id, *plain]) == code
+        assert note in " ".join(capsys.readouterr().out.split()), command
+
+
+def test_a_note_is_no_markup_on_any_console(capsys: pytest.CaptureFixture[str]) -> None:
+    """Brackets of a warning are printed as they are, also by a console that reads markup and emoji codes."""
+    text = "[/bold] [red]not red[/] :smile:"
+    folder = write([opened(), Notice(kind="warning", text=text), engine_ready(), *measured(0, MIXED[0])])
+    Console(width=120).print(*render(audit([Session.load(folder)])))
+    assert f"warning: {text}" in capsys.readouterr().out
 
 
 def test_an_unfinished_campaign_says_so(capsys: pytest.CaptureFixture[str]) -> None:

@@ -67,7 +67,7 @@ def rewrite(path: Path, changed: dict[str, bytes]) -> Path:
 def test_a_bundle_opens_elsewhere_as_the_same_session(store: Store, laptop: Store, tmp_path: Path) -> None:
     """Same id, name, spec, events and texts; private files; what belongs to the machine stays behind."""
     folder = session(store)
-    (path,) = export(folder, ["bundle"], tmp_path / "out")
+    (path,) = export(folder, ["bundle"], tmp_path / "out").files
     assert path.name == f"{folder.id}.refeed.zip"
     brought = import_file(path, laptop)
     assert (brought.id, brought.name, brought.state()) == (folder.id, "night", "finished")

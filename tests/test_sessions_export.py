@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from sessions.audited import Session, audit
 from sessions.errors import RefeedError
 from sessions.events import CacheProof, Ended, Event, Notice, PassEnded
 from sessions.export import FORMATS, export
@@ -23,7 +24,7 @@ from sessions.reading import read
 from sessions.spec import CampaignSpec, register
 from sessions.state import fold_all
 from sessions.store import SessionFolder, Store
-from sessions.table_one import Row, latex, markdown, row
+from sessions.table_one import Row, row
 from sessions.tables import tables
 from stats.report import as_dict, report
 from tests.session_events import closed, engine_ready, opened, pivot, trunks_done
@@ -86,7 +87,7 @@ def test_pivots_are_evidence_and_the_rest_is_apart_with_its_reason(store: Store,
     """Nobody averages over a failed, dropped, abandoned or open pivot by accident."""
     folder = campaign(store)
     out = tmp_path / "out"
-    names = [path.name for path in export(folder, ["csv"], out)]
+    names = [path.name for path in export(folder, ["csv"], out).files]
     assert names == [f"{folder.id}-{name}.csv" for name in ("pivots", "excluded", "problems", "passes")] + [
         f"{folder.id}-columns.md"
     ]
@@ -123,7 +124,7 @@ def test_pivots_are_evidence_and_the_rest_is_apart_with_its_reason(store: Store,
 
 def test_every_column_is_documented(store: Store, tmp_path: Path) -> None:
     """Each header of each table stands in the columns file, with a meaning."""
-    paths = export(campaign(store), ["csv"], tmp_path / "out")
+    paths = export(campaign(store), ["csv"], tmp_path / "out").files
     documented = paths[-1].read_text()
     for path in paths[:-1]:
         for name in path.read_text().splitlines()[0].split(","):
@@ -192,14 +193,14 @@ def same(one: SessionFolder, two: SessionFolder) -> None:
 def test_importing_our_own_export_gives_the_same_report(store: Store, tmp_path: Path) -> None:
     """Settings, evidence, proofs and failures survive the published shape; only dropped problems' checks are gone."""
     folder = campaign(store)
-    (path,) = export(folder, ["thaw"], tmp_path)
+    (path,) = export(folder, ["thaw"], tmp_path).files
     again = import_published(path, store)
     same(folder, again)
     one, two = fold_of(folder).cache_tally(), fold_of(again).cache_tally()
     assert one.failures == two.failures
     assert (two.checked, two.verified, two.ledger, two.counts) == (6, 4, 2, 2)
     assert one.checked == two.checked + 2
-    (second,) = export(again, ["thaw"], tmp_path / "second")
+    (second,) = export(again, ["thaw"], tmp_path / "second").files
     assert json.loads(second.read_bytes())["pivots"] == json.loads(path.read_bytes())["pivots"]
 
 
@@ -208,7 +209,7 @@ def test_importing_our_own_export_gives_the_same_report(store: Store, tmp_path: 
 def test_thawing_a_published_run_gives_back_its_records(store: Store, tmp_path: Path, file: str) -> None:
     """Every published key of every pivot comes back with the same value, and so does the report."""
     folder = import_published(PUBLISHED / f"{file}.json", store)
-    (path,) = export(folder, ["thaw"], tmp_path)
+    (path,) = export(folder, ["thaw"], tmp_path).files
     ours, theirs = json.loads(path.read_bytes()), json.loads((PUBLISHED / f"{file}.json").read_bytes())
     for pivot_record in ours["pivots"]:
         del pivot_record["refeed_tui"]
@@ -225,13 +226,13 @@ def test_thawing_a_published_run_gives_back_its_records(store: Store, tmp_path: 
 def test_the_table_row_is_the_papers(store: Store, tmp_path: Path) -> None:
     """K = 8 in Table 1: 490 eligible, 35.7% against 10.4%, +25.3 points, clustered t 6.36; +19.0 by exact-1."""
     folder = import_published(PUBLISHED / "k8.json", store, "K=8 & more_")
-    found = row(fold_of(folder), "K=8 & more_")
+    found = row(audit([Session.load(folder)]).report, "K=8 & more_")
     assert found[1:3] == ("783", "490")
     assert found.refeed.startswith("35.7% (")
     assert found.floor.startswith("10.4% (")
     assert (found.excess, found.t_clust, found.excess_exact1, found.verified) == ("+25.3", "6.36", "+19.0", "100.0%")
-    md, tex = export(folder, ["md", "latex"], tmp_path)
-    assert md.read_text().splitlines()[2].startswith("| K=8 & more_ | 783 | 490 |")
+    md, tex = export(folder, ["md", "latex"], tmp_path).files
+    assert "\n| K=8 \\& more\\_ | 783 | 490 |" in md.read_text()
     for text in (md.read_text(), tex.read_text()):
         assert "re-feed (reversed)" in text
         assert "in brackets the share whose sign was reversed" in text
@@ -240,22 +241,19 @@ def test_the_table_row_is_the_papers(store: Store, tmp_path: Path) -> None:
 
 def test_a_row_without_evidence_has_dashes() -> None:
     """Nothing that cannot be computed is shown as a number."""
-    state = fold_all(CampaignSpec(), [])
-    found = row(state, "a|b")
-    assert found == Row("a|b", "0", "0", "-", "-", "-", "-", "-", "-", "-")
-    assert "a\\|b" in markdown(found)
-    assert latex(found).endswith(" \\\\\n")
+    table = fold_all(CampaignSpec(), []).table()
+    assert row(report(table), "a") == Row("a", "0", "0", "-", "-", "-", "-", "-", "-", "-")
 
 
 def test_anonymous_exports_leave_texts_and_names_out(store: Store, tmp_path: Path) -> None:
     """Neither token texts, nor the session's name, nor the host are in any file."""
     folder = campaign(store)
-    for path in export(folder, [name for name in FORMATS if name != "bundle"], tmp_path, anonymous=True):
+    for path in export(folder, [name for name in FORMATS if name != "bundle"], tmp_path, anonymous=True).files:
         content = path.read_bytes()
         assert b"crayons" not in content
         assert b"a_run" not in content
         assert b'"box"' not in content
-    assert any("crayons" in path.read_text() for path in export(folder, ["csv"], tmp_path / "named"))
+    assert any("crayons" in path.read_text() for path in export(folder, ["csv"], tmp_path / "named").files)
 
 
 def test_anonymous_exports_name_no_folder(store: Store, tmp_path: Path) -> None:
@@ -269,10 +267,12 @@ def test_anonymous_exports_name_no_folder(store: Store, tmp_path: Path) -> None:
         for event in (opened(), engine_ready(), Notice(kind="warning", text="annika's disk"), pivot(0), closed(0), end):
             journal.append(event)
     formats = [name for name in FORMATS if name != "bundle"]
-    assert not any(b"annika" in path.read_bytes() for path in export(folder, formats, tmp_path / "a", anonymous=True))
-    (thawed,) = export(folder, ["thaw"], tmp_path / "a", anonymous=True)
+    assert not any(
+        b"annika" in path.read_bytes() for path in export(folder, formats, tmp_path / "a", anonymous=True).files
+    )
+    (thawed,) = export(folder, ["thaw"], tmp_path / "a", anonymous=True).files
     again = import_published(thawed, store)
-    for path in export(again, formats, tmp_path / "again", anonymous=True):
+    for path in export(again, formats, tmp_path / "again", anonymous=True).files:
         assert thawed.name.encode() not in path.read_bytes()
     same_evidence = fold_of(again).table()
     np.testing.assert_array_equal(same_evidence.net, fold_of(folder).table().net)
@@ -307,7 +307,7 @@ def test_the_html_report_is_one_inert_file_with_every_table(store: Store, tmp_pa
             journal.append(closed(problem))
         journal.append(Notice(kind="warning", text="\x1b[2J</ul><b>"))
         journal.append(Ended(state="aborted", exit_code=1, reason="aborted by the user"))
-    (path,) = export(folder, ["html"], tmp_path)
+    (path,) = export(folder, ["html"], tmp_path).files
     content = path.read_text()
     page = _Text()
     page.feed(content)
@@ -332,7 +332,7 @@ def test_the_html_report_is_one_inert_file_with_every_table(store: Store, tmp_pa
 def test_a_report_file_without_evidence_says_so(store: Store, tmp_path: Path) -> None:
     """No chart, no made-up number, and the notes say why."""
     folder = store.create(register(CampaignSpec()))
-    (path,) = export(folder, ["html"], tmp_path)
+    (path,) = export(folder, ["html"], tmp_path).files
     content = path.read_text()
     assert "No pivot is eligible" in content
     assert "nothing to draw" in content
@@ -342,13 +342,24 @@ def test_a_report_file_without_evidence_says_so(store: Store, tmp_path: Path) ->
 def test_report_files_say_what_limits_them(store: Store, tmp_path: Path) -> None:
     """A resume is marked in Markdown, LaTeX and HTML, in text that cannot leave its line."""
     folder = campaign(store)
-    md, tex, html = export(folder, ["md", "latex", "html"], tmp_path)
+    md, tex, html = export(folder, ["md", "latex", "html"], tmp_path).files
     assert "- run 2 continued 00:00 after run 1 died" in md.read_text()
     assert "% note: run 2 continued 00:00 after run 1 died" in tex.read_text()
     assert "<li>run 2 continued 00:00 after run 1 died</li>" in html.read_text()
-    found = Row("a", "0", "0", "-", "-", "-", "-", "-", "-", "-")
-    assert all(line.startswith("%") for line in latex(found, ["x\n\\input{y}"]).splitlines()[:-1])
-    assert "\\[y\\]" in markdown(found, ["[y](z)"])
+
+
+def test_text_of_a_session_stays_text_in_markdown_and_latex(store: Store, tmp_path: Path) -> None:
+    """A notice cannot leave its comment or mark anything up; the row is one balanced line of ten cells."""
+    folder = store.create(register(CampaignSpec(model="a|b", engine="embedded", task="arithmetic"), name="50%_&"))
+    with Journal.open(folder.journal_path, folder.registration().digest) as journal:
+        for event in (opened(), Notice(kind="warning", text="x\n\\input{y} [y](z) ~~z~~"), engine_ready()):
+            journal.append(event)
+    md, tex = export(folder, ["md", "latex"], tmp_path).files
+    assert "x\\\\n\\\\input\\{y\\} \\[y\\](z) \\~\\~z\\~\\~" in md.read_text()
+    assert "a\\|b on " in md.read_text()
+    *comments, found = tex.read_text().splitlines()
+    assert all(line.startswith("% ") for line in comments)
+    assert found == r"50\%\_\& & 0 & 0 & - & - & - & - & - & - & - \\"
 
 
 def test_unknown_formats_and_broken_journals_are_refused(store: Store, tmp_path: Path) -> None:
@@ -379,7 +390,7 @@ def test_a_full_disk_leaves_no_part_of_an_export(store: Store, tmp_path: Path, m
 
 def test_a_spec_that_contradicts_its_config_is_refused(store: Store, tmp_path: Path) -> None:
     """Our own exports carry the spec; one whose k differs from the config's was edited."""
-    (path,) = export(campaign(store), ["thaw"], tmp_path)
+    (path,) = export(campaign(store), ["thaw"], tmp_path).files
     content = json.loads(path.read_bytes())
     content["refeed_tui"]["spec"]["k"] = 8
     path.write_text(json.dumps(content))

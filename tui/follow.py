@@ -58,6 +58,11 @@ class PlainFollower:
         self._heard_at = self._said_at = time.monotonic()
         self._elsewhere = ""
 
+    @property
+    def torn(self) -> int:
+        """Bytes after the last whole event, at the last look."""
+        return self._journal.torn
+
     def run(self) -> int:
         """Follow to the end and return the run's exit code.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from rich.table import Table
 from rich.text import Text
 
-from tui.numbers import NONE, clock, percent
+from sessions.words import NONE, clock, percent
 from tui.plaintext import one_line
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from sessions import events
 from sessions.state import fold, new_state
-from tui.numbers import clock, count
+from sessions.words import clock
+from stats.words import count
 from tui.plaintext import one_line
 
 if TYPE_CHECKING:

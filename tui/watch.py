@@ -7,9 +7,9 @@ import sys
 import time
 from typing import TYPE_CHECKING, Literal
 
+from sessions.audited import Session, audit
 from sessions.reading import read
 from tui import errors
-from tui.audited import Session, audit
 from tui.console import say, show
 from tui.follow import PlainFollower
 from tui.progress import Teller, parting
@@ -77,13 +77,14 @@ def replay(
         return run_dashboard(folder, mode="replay", speed=pace, refresh=refresh, ascii=ascii_only)
     teller = Teller(folder.spec())
     before = 0.0
-    for event in read(folder.journal_path, folder.registration().digest):
+    reading = read(folder.journal_path, folder.registration().digest)
+    for event in reading:
         if speed is not None and event.mono > before:
             time.sleep((event.mono - before) / speed)
         before = event.mono
         for line in teller.hear(event):
             say(line)
-    _report(folder, teller.state)
+    _report(Session(folder, teller.state, reading.torn))
     return errors.DONE
 
 
@@ -95,18 +96,18 @@ def _follow(folder: SessionFolder) -> int:
         if follower.teller.state.ended is None:
             _say_detached(folder, follower.teller.state)
         raise
-    _report(folder, follower.teller.state)
+    _report(Session(folder, follower.teller.state, follower.torn))
     follower.say_end()
     return code
 
 
-def _report(folder: SessionFolder, state: CampaignState) -> None:
-    if not state.measured:
+def _report(session: Session) -> None:
+    if not session.state.measured:
         return
     from tui.report_text import render  # noqa: PLC0415 - rich is loaded once there is something to render
 
     say()
-    show(*render(audit([Session(folder, folder.spec(), state)])))
+    show(*render(audit([session])))
 
 
 def _say_detached(folder: SessionFolder, state: CampaignState) -> None:

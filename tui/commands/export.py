@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from tui.commands.base import Command, json_option, session_argument
-from tui.console import say, say_json
+from tui.console import say, say_json, warn
 from tui.plaintext import one_line
 
 
@@ -28,9 +28,10 @@ from tui.plaintext import one_line
 @click.option("--anonymous", is_flag=True, help="Leave out texts and the session's name.")
 @json_option
 def export_command(session: str, formats: str, out: Path | None, anonymous: bool, as_json: bool) -> None:
-    """Write a session's tables (a row a pivot, a problem, a pass) or its Table 1 row into a folder.
+    """Write a session's tables (a row a pivot, a problem, a pass), its report or its Table 1 row into a folder.
 
-    Several formats are separated by commas; files of the same name are replaced.
+    Several formats are separated by commas; files of the same name are replaced. What limits the session's numbers is
+    said on stderr as well, for tables hold data alone.
     """
     from sessions.export import export  # noqa: PLC0415 - numpy comes with it
     from sessions.store import Store  # noqa: PLC0415 - `--help` need not load it
@@ -41,7 +42,10 @@ def export_command(session: str, formats: str, out: Path | None, anonymous: bool
         raise click.BadParameter(f"{formats!r} names no format", param_hint="--format")
     written = export(folder, wanted, Path(folder.id) if out is None else out, anonymous=anonymous)
     if as_json:
-        say_json({"session": folder.id, "files": [str(path) for path in written]})
+        files = [str(path) for path in written.files]
+        say_json({"session": folder.id, "files": files, "notes": list(written.notes)})
         return
-    for path in written:
+    for path in written.files:
         say(one_line(str(path)))
+    for note in written.notes:
+        warn(f"note: {one_line(note)}")

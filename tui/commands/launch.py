@@ -10,11 +10,11 @@ import msgspec
 
 from sessions.onevent import OnEvent
 from sessions.spec import CampaignSpec
+from sessions.words import rough
 from tui import errors
 from tui.commands.base import Command, ascii_option, json_option, plain_option, refresh_option
 from tui.console import say, say_json
 from tui.launching import create, registered
-from tui.numbers import rough
 from tui.plaintext import one_line
 from tui.spec_options import combine, options, to_toml
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ import click
 
 from sessions.errors import RefeedError
 from sessions.store import Store
+from sessions.words import moment
 from tui.commands.base import Command, json_option
 from tui.console import say, say_json
 from tui.plaintext import one_line
@@ -93,14 +93,13 @@ def describe(folder: SessionFolder) -> Entry:
     """One session; a damaged one is listed as failed, with the damage."""
     try:
         spec, summary = folder.spec(), folder.summary()
-        started = summary.started or None
         row = Row(
             id=folder.id,
             name=folder.name,
             model=spec.model or "",
             engine=summary.engine or spec.engine,
             state=folder.state(summary),
-            started=None if started is None else _iso(started),
+            started=_iso(summary.started) if summary.started > 0 else None,
             problems=summary.measured,
             pivots=summary.evidence.pivots,
             headline=f"DAMAGED: {summary.broken}" if summary.broken else summary.headline(),
@@ -112,11 +111,9 @@ def describe(folder: SessionFolder) -> Entry:
 
 
 def _iso(wall: float) -> str | None:
-    """Seconds since the epoch as ISO 8601; None for a time that no calendar has (files can say anything)."""
-    try:
-        return dt.datetime.fromtimestamp(wall, tz=dt.UTC).isoformat(timespec="seconds")
-    except (OverflowError, OSError, ValueError):
-        return None
+    """Seconds since the epoch as ISO 8601; None for a time that no calendar has."""
+    began = moment(wall)
+    return None if began is None else began.isoformat(timespec="seconds")
 
 
 def _show(listed: list[Entry]) -> None:

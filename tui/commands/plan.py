@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 @json_option
 def command(session: str, alpha: float | None, price_per_hour: float | None, as_json: bool) -> None:
     """Say how many problems a decision took, and how many it would take at the observed effect."""
+    from sessions.audited import Session  # noqa: PLC0415 - the same
     from sessions.remarks import unfinished  # noqa: PLC0415 - `--help` need not load it
     from sessions.store import Store  # noqa: PLC0415 - the same
     from stats.planning import plan, without_peek  # noqa: PLC0415 - numpy is loaded only for a session that exists
-    from tui.audited import Session  # noqa: PLC0415 - the same
     from tui.plan_text import Pace, render  # noqa: PLC0415 - the same
 
     loaded = Session.load(Store().find(session))

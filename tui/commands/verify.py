@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 from sessions.errors import RefeedError
+from stats.words import count
 from tui.commands.base import Command, json_option, session_argument
 from tui.console import say, say_json
-from tui.numbers import count
 
 
 @click.command(

@@ -8,9 +8,9 @@ from textual import work
 from textual.binding import Binding
 from textual.message import Message
 
+from sessions.audited import Session, audit
 from sessions.errors import RefeedError
-from tui.audited import Session, audit
-from tui.numbers import count
+from stats.words import count
 from tui.screens.base import SizedScreen
 from tui.views.compare import Compared, lines
 from tui.views.words import model_name

@@ -10,12 +10,12 @@ from textual import work
 from textual.binding import Binding
 from textual.message import Message
 
+from sessions.audited import Session, audit
 from sessions.errors import RefeedError
 from sessions.export import FORMATS, export
 from sessions.store import Store
-from tui.audited import Session, audit
+from stats.words import count
 from tui.commands.list import EXPLAINED, describe
-from tui.numbers import count
 from tui.plaintext import one_line
 from tui.report_text import render
 from tui.screens.base import SizedScreen
@@ -219,7 +219,8 @@ class HomeScreen(SizedScreen):
         except RefeedError as error:
             self.app.call_from_thread(self.notify, one_line(str(error)), severity="error", markup=False)
         else:
-            text = f"wrote {count(len(written), 'file')} to {out}"
+            notes = f"; {count(len(written.notes), 'note')} on its numbers: R shows them" if written.notes else ""
+            text = f"wrote {count(len(written.files), 'file')} to {out}{notes}"
             self.app.call_from_thread(self.notify, one_line(text), markup=False)
 
     def action_new(self) -> None:

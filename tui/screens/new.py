@@ -12,9 +12,9 @@ from engine.registration import estimate, resolve
 from engine.supervisor import launch
 from sessions.errors import RefeedError
 from sessions.presets import PRESETS
+from sessions.words import rough
 from tui.draft import NAMES, OUTSIDE, Draft, meanings
 from tui.launching import create
-from tui.numbers import rough
 from tui.plaintext import one_line
 from tui.screens.base import SizedScreen
 from tui.screens.dialogs import Ask, Confirm

@@ -5,7 +5,8 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING, Final
 
-from tui.numbers import count, percent
+from sessions.words import percent
+from stats.words import count
 from tui.plaintext import one_line
 from tui.views.words import (
     joined,

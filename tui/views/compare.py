@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tui.numbers import NONE, interval, points
+from sessions.words import NONE, interval, points
 from tui.plaintext import one_line
 from tui.views.disagreement import CONDITIONS, rate_line
 from tui.views.words import heading, wrapped

@@ -6,9 +6,9 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from sessions.remarks import unfinished
+from sessions.words import interval, percent, points
 from stats.decision import decide, doubt
 from stats.rates import nothing_seen
-from tui.numbers import interval, percent, points
 from tui.views.words import (
     heading,
     joined,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tui.numbers import count
+from stats.words import count
 from tui.views.words import machine_word, wrapped
 
 if TYPE_CHECKING:

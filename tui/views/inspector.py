@@ -6,7 +6,7 @@ import math
 import textwrap
 from typing import TYPE_CHECKING, Final
 
-from tui.numbers import nats
+from sessions.words import nats
 from tui.plaintext import one_line
 from tui.views.continuations import INKS, PASSES, arms, broken, first_difference
 from tui.views.words import change, heading, signed

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from sessions.columns import FAILED, UNKNOWN
-from tui.numbers import nats
+from sessions.words import nats
 from tui.plaintext import one_line
 from tui.views.cache import CACHE_WORDS
 from tui.views.query import disagrees

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
+from sessions.words import nats, percent
 from stats.probes import ecdf, probes
 from stats.table import REFEED_PROBE, REPLICA_PROBE
-from tui.numbers import nats, percent
 from tui.views.curves import POINTS_PER_COLUMN, thinned
 from tui.widgets.plot import Figure, Series
 

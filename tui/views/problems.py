@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tui.numbers import clock, points
+from sessions.words import clock, points
 from tui.plaintext import one_line
 from tui.widgets.table import Column
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING, Final
 
-from tui.numbers import count
+from stats.words import count
 from tui.plaintext import one_line
 from tui.views.words import (
     bar,

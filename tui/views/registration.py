@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from sessions.remarks import remarks
 from sessions.spec import CampaignSpec
-from tui.numbers import clock
+from sessions.words import clock
 from tui.plaintext import one_line
 from tui.spec_options import shown
 from tui.views.words import heading

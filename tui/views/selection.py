@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from sessions.words import interval, number
 from stats.selection import selection
-from tui.numbers import interval, number
 from tui.views.disagreement import whisker
 from tui.views.words import heading
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tui.numbers import e_value, number, points
+from sessions.words import e_value, number, points
 from tui.stopping import at_planned_end, process, process_name
 from tui.views.words import joined
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tui.numbers import clock
+from sessions.words import clock
 from tui.views.words import bar, joined
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 
-from tui.numbers import clock
+from sessions.words import clock
 from tui.plaintext import one_line
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from sessions.errors import RefeedError
-from sessions.words import count
+from stats.words import count
 
 GIB: Final = 1 << 30
 OLD_DRIVER_HINT: Final = "install vLLM's build for your driver's CUDA version (README: On a GPU), or update the driver"

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from sessions.document import Document
 from sessions.errors import RefeedError
 from sessions.fingerprint import applies, fingerprint
+from sessions.noted import noted
 from sessions.pool import pool_sessions, same_content
 from sessions.reading import read
 from sessions.remarks import remarks, standing, unfinished
+from sessions.sections import against_section, headline, sections, size
 from sessions.spec import COHORT_FIELDS, changed_fields
 from sessions.state import fold, new_state
+from sessions.version import VERSION
+from sessions.words import NONE, clock, moment
 from stats.cache import CacheTally
 from stats.difference import Difference, difference
 from stats.report import report
 from stats.serial import as_dict
-from tui.numbers import clock, count
+from stats.words import count
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from sessions.campaign import CampaignState
     from sessions.spec import CampaignSpec
@@ -36,13 +40,11 @@ class Session:
 
     Attributes:
         folder: where it is.
-        spec: its registered settings.
         state: what its journal tells.
         torn: bytes after the last whole event.
     """
 
     folder: SessionFolder
-    spec: CampaignSpec
     state: CampaignState
     torn: int = 0
 
@@ -53,12 +55,16 @@ class Session:
         Raises:
             RefeedError: kind "integrity" when its spec or journal does not hold.
         """
-        spec = folder.spec()
-        state = new_state(spec)
+        state = new_state(folder.spec())
         reading = read(folder.journal_path, folder.registration().digest)
         for event in reading:
             fold(state, event)
-        return cls(folder, spec, state, reading.torn)
+        return cls(folder, state, reading.torn)
+
+    @property
+    def spec(self) -> CampaignSpec:
+        """Its registered settings."""
+        return self.state.spec
 
     @property
     def label(self) -> str:
@@ -67,12 +73,14 @@ class Session:
         return self.folder.id if name is None else f"{self.folder.id} ({name})"
 
     @property
-    def when(self) -> str:
-        """When it began, in local time, and how long its workers ran; empty where nothing is known."""
-        if self.state.started <= 0:
-            return ""
-        began = time.strftime("%Y-%m-%d %H:%M", time.localtime(self.state.started))
-        return f"{began}, {clock(self.state.seconds)}"
+    def settings(self) -> str:
+        """What ran where, when it began, and how long its workers ran."""
+        spec, state = self.spec, self.state
+        invariant = ", batch-invariant" if spec.batch_invariant else ""
+        engine = spec.engine if state.engine is None else state.engine.engine
+        began = moment(state.started) if state.started > 0 else None
+        when = "" if began is None else f"; {began:%Y-%m-%d %H:%M} UTC, {clock(state.seconds)}"
+        return f"{spec.model or NONE} on {engine} ({spec.dtype}{invariant}), {spec.task or NONE}{when}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +103,43 @@ class Audit:
     difference: Difference | None = None
     differs: tuple[str, ...] = ()
 
+    @property
+    def so_far(self) -> bool:
+        """Whether a campaign has yet to reach its planned end."""
+        return any(unfinished(session.state) for session in self.sessions)
+
+    def document(self, subject: str = "", *, failures: int | None = None) -> Document:
+        """The report in words.
+
+        Args:
+            subject: what it is of; the sessions' ids and names where nothing is given.
+            failures: of cache checks that are named; None for all.
+        """
+        against = None
+        if self.difference is not None:
+            against = against_section(self.against, self.difference, self.differs)
+        return Document(
+            subject=subject or " + ".join(session.label for session in self.sessions),
+            opening=(self.sessions[0].settings, size(self.report)),
+            headline=headline(self.report, so_far=self.so_far),
+            sections=tuple(sections(self.report, so_far=self.so_far, against=against, failures=failures)),
+            notes=tuple(noted(self.report)),
+            closing=_closing(self.sessions),
+        )
+
     def as_json(self) -> dict[str, Any]:
         """The report as `report --json` promises it."""
         made = as_dict(self.report, [session.folder.id for session in self.sessions])
-        made["so_far"] = any(unfinished(session.state) for session in self.sessions)
+        made["so_far"] = self.so_far
         if self.difference is not None:
             made["difference"] = _difference_json(self.difference, self.against) | {"differs_in": list(self.differs)}
         return made
+
+
+def _closing(sessions: Sequence[Session]) -> str:
+    """What was registered and which version counted: enough to find the sessions again, and to count once more."""
+    digests = ", ".join(session.folder.registration().digest for session in sessions)
+    return f"refeed-tui {VERSION}; spec digest {digests}; intervals at 95%, pp = percentage points"
 
 
 def _difference_json(found: Difference, against: str) -> dict[str, Any]:
@@ -138,24 +176,34 @@ def audit(sessions: Sequence[Session], against: Session | None = None) -> Audit:
     first = sessions[0]
     _check_distinct(sessions)
     merged = pool_sessions([session.state for session in sessions], [session.folder.id for session in sessions])
-    notes = [note for session in sessions for note in _notes(session, named=len(sessions) > 1)]
-    if len(sessions) > 1:
-        notes += _pool_notes(sessions, [dropped.source for dropped in merged.dropped])
-    if applies(first.spec):
-        notes.append(fingerprint(merged.table.margin).note)
     made = report(
         merged.table,
         alpha=first.spec.alpha,
         decision=first.spec.decision,
         seed=first.spec.seed,
         cache=_cache(sessions),
-        notes=notes,
+        notes=limits(sessions, merged.table, [dropped.source for dropped in merged.dropped]),
     )
     if against is None:
         return Audit(tuple(sessions), merged.table, made)
     found = difference(merged.table, _comparable(against, first.spec, merged.table))
     differs = changed_fields(first.spec, against.spec, COHORT_FIELDS | same_content(first.spec, against.spec))
     return Audit(tuple(sessions), merged.table, made, against.folder.id, found, tuple(differs))
+
+
+def limits(sessions: Sequence[Session], table: PivotTable, dropped: Sequence[int] = ()) -> list[str]:
+    """Everything that limits the numbers of sessions, a sentence each; whatever carries numbers away says these.
+
+    Args:
+        sessions: of one report, with the same settings.
+        table: their evidence.
+        dropped: for each pivot that pooling dropped, which session held it.
+    """
+    several = len(sessions) > 1
+    notes = [f"{session.folder.id}: {note}" if several else note for session in sessions for note in _notes(session)]
+    notes += _pool_notes(sessions, dropped) if several else ()
+    spec = sessions[0].spec
+    return [*notes, fingerprint(table.margin).note] if applies(spec) else notes
 
 
 def _comparable(against: Session, spec: CampaignSpec, table: PivotTable) -> PivotTable:
@@ -208,12 +256,9 @@ def _pool_notes(sessions: Sequence[Session], dropped: Sequence[int]) -> list[str
     return notes
 
 
-def _notes(session: Session, *, named: bool) -> list[str]:
+def _notes(session: Session) -> Iterator[str]:
     """What limits a session's numbers, in words."""
-    torn = [f"{session.torn} bytes after the last event are torn and not read"]
-    notes = [
-        *standing(session.state, session.folder.state()),
-        *(torn if session.torn > 0 and not session.folder.live() else ()),
-        *remarks(session.state),
-    ]
-    return [f"{session.folder.id}: {note}" for note in notes] if named else notes
+    yield from standing(session.state, session.folder.state())
+    if session.torn > 0 and not session.folder.live():  # a living writer is in the middle of a line
+        yield f"{count(session.torn, 'byte')} after the last event are torn and not read"
+    yield from remarks(session.state)
