@@ -128,7 +128,8 @@ def test_every_form_of_a_report_says_the_same(tmp_path: Path, capsys: pytest.Cap
         folder.registration().digest,
     )
     rows = (
-        " UTC, 00:00",
+        "(bfloat16), arithmetic; 20",
+        " UTC, ",
         "[+99.6, +100.1], by CR2: SE 0.1pp, t = 799.00, df = 199.0, p < 1e-300",
         "(one-sided, Monte Carlo)",
         "sign, for display",
