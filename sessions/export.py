@@ -7,7 +7,7 @@ import csv
 import io
 import os
 import secrets
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final, Literal, NamedTuple, get_args
 
@@ -81,12 +81,13 @@ def export(folder: SessionFolder, formats: Sequence[str], out: Path, *, anonymou
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise failure("make", out, error) from error
+    made = cache(partial(audit, [session]))  # once for all report files, and only if there is one
     written: list[Path] = []
     for name in dict.fromkeys(formats):
         if name == "bundle":
             written.append(pack(folder, out / f"{folder.id}{SUFFIX}"))
         else:
-            files = _files(session, name, out, anonymous=anonymous)
+            files = _files(session, made, name, out, anonymous=anonymous)
             written.extend(_write(path, fill) for path, fill in files)
     return Exported(tuple(dict.fromkeys(written)), tuple(limits([session], session.state.table())))
 
@@ -112,15 +113,17 @@ def _anonymise(state: CampaignState) -> None:
         state.ended = msgspec.structs.replace(state.ended, reason="the reason is left out")
 
 
-def _files(session: Session, name: str, out: Path, *, anonymous: bool) -> Iterator[tuple[Path, Fill]]:
+def _files(
+    session: Session, made: Callable[[], Audit], name: str, out: Path, *, anonymous: bool
+) -> Iterator[tuple[Path, Fill]]:
     """Paths of a format and what fills each."""
     folder, state = session.folder, session.state
     stem = folder.id
     if name in _TABLES:
-        made = tables(state, anonymous=anonymous)
-        for table in made:
+        filled = tables(state, anonymous=anonymous)
+        for table in filled:
             yield out / f"{stem}-{table.name}.{name}", partial(_TABLES[name], table)
-        yield out / f"{stem}-columns.md", partial(_columns, made)
+        yield out / f"{stem}-columns.md", partial(_columns, filled)
     elif name == "thaw":
         events = read(folder.journal_path, folder.registration().digest)
         yield (
@@ -128,7 +131,7 @@ def _files(session: Session, name: str, out: Path, *, anonymous: bool) -> Iterat
             lambda file: file.writelines(json_printable(part) for part in thaw(state, events, anonymous=anonymous)),
         )
     else:
-        yield out / f"{stem}{_ENDINGS[name]}", partial(_report, audit([session]), name, anonymous)
+        yield out / f"{stem}{_ENDINGS[name]}", partial(_report, made(), name, anonymous)
 
 
 _ENDINGS: Final = {"md": ".md", "latex": "-table1.tex", "html": ".html"}

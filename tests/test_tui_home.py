@@ -110,8 +110,10 @@ async def test_sessions_are_opened_replayed_and_left(home: Path) -> None:
 
 
 async def test_the_report_and_an_export_are_at_hand(home: Path) -> None:
-    """R shows every number, e writes the asked formats beside."""
+    """R shows every number, e writes the asked formats beside and says that there are notes on them."""
     script = finished(home, "one")
+    with script.folder.journal_path.open("ab") as journal:
+        journal.write(b"torn")
     async with opened(None, (120, 40), mode="home") as (app, pilot):
         await until(app, pilot, "one")
         await pilot.press("R")
@@ -121,6 +123,7 @@ async def test_the_report_and_an_export_are_at_hand(home: Path) -> None:
         app.screen.query_one(Input).value = "csv"
         await pilot.press("enter")
         await until(app, pilot, "wrote")
+        assert "notes on its numbers" in " ".join(screen_text(app).split())
     assert list((home / script.folder.id).glob("*.csv"))
 
 
