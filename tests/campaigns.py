@@ -66,7 +66,8 @@ class Faulty:
 
     Attributes:
         inner: the real backend.
-        first: alters what is reported of a request's first token.
+        first: alters what is reported of a request's first token; None withholds the report.
+        step: alters the load that is reported after a step.
         completion: alters a completion.
         before: runs before each batch, with its requests.
         reset: replaces the answer of a reset.
@@ -74,7 +75,8 @@ class Faulty:
     """
 
     inner: Backend
-    first: Callable[[FirstToken], FirstToken] | None = None
+    first: Callable[[FirstToken], FirstToken | None] | None = None
+    step: Callable[[StepStats], StepStats] | None = None
     completion: Callable[[Completion], Completion] | None = None
     before: Callable[[Sequence[Request]], None] | None = None
     reset: Callable[[], bool] | None = None
@@ -98,7 +100,7 @@ class Faulty:
         self.batches += 1
         if self.before is not None:
             self.before(requests)
-        done = self.inner.run(requests, _FaultyWatcher(watcher, self.first))
+        done = self.inner.run(requests, _FaultyWatcher(watcher, self.first, self.step))
         return done if self.completion is None else tuple(self.completion(one) for one in done)
 
     def reset_prefix_cache(self) -> bool:
@@ -113,13 +115,15 @@ class Faulty:
 @dataclass
 class _FaultyWatcher:
     inner: Watcher
-    first: Callable[[FirstToken], FirstToken] | None
+    first: Callable[[FirstToken], FirstToken | None] | None
+    alter: Callable[[StepStats], StepStats] | None
 
     def first_token(self, first: FirstToken) -> bool:
-        return self.inner.first_token(first if self.first is None else self.first(first))
+        told = first if self.first is None else self.first(first)
+        return True if told is None else self.inner.first_token(told)
 
     def step(self, stats: StepStats) -> bool:
-        return self.inner.step(stats)
+        return self.inner.step(stats if self.alter is None else self.alter(stats))
 
 
 def registered(spec: CampaignSpec, **changes: object) -> CampaignSpec:
