@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sessions.events import (
     Arm,
+    CacheFailure,
     CacheProof,
     EngineReady,
     Opened,
@@ -120,4 +121,22 @@ def closed(problem: int = 0, pivots: int = 1, *, attempt: int = 1, outcome: str 
         outcome=outcome,  # type: ignore[arg-type]
         pivots=pivots,
         seconds=21.0,
+    )
+
+
+def cache_failure(
+    problem: int, rollout: int | None = 3, position: int | None = 145, attempt: int = 0, policy: str = "abort"
+) -> CacheFailure:
+    """A request that hit a block too little."""
+    return CacheFailure(
+        problem=problem,
+        attempt=attempt,
+        stage="exact-2",
+        request="p7-r3-145-a-k2",
+        rollout=rollout,
+        position=position,
+        expected=144,
+        found=128,
+        reason="hit 128 cached tokens, expected 144",
+        policy=policy,
     )

@@ -33,7 +33,7 @@ from sessions.state import fold, fold_all, new_state
 from sessions.summary import Summary
 from stats.live import live
 from stats.table import UNKNOWN
-from tests.session_events import closed, engine_ready, opened, pass_started, pivot, probe, trunks_done
+from tests.session_events import cache_failure, closed, engine_ready, opened, pass_started, pivot, probe, trunks_done
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,18 +53,7 @@ def folded(*events: Event) -> CampaignState:
 
 def failure(problem: int = 0, rollout: int | None = 0, position: int | None = 145, attempt: int = 1) -> CacheFailure:
     """A request that hit too little."""
-    return CacheFailure(
-        problem=problem,
-        attempt=attempt,
-        stage="exact-2",
-        request="p0/r0/145/actual/0",
-        rollout=rollout,
-        position=position,
-        expected=144,
-        found=96,
-        reason="96 of 144 tokens cached",
-        policy="abort",
-    )
+    return cache_failure(problem, rollout, position, attempt)
 
 
 def test_pivots_become_evidence_when_their_problem_closes_measured() -> None:
@@ -193,7 +182,7 @@ def test_the_cache_rate_keeps_failures_in_its_denominator() -> None:
     assert (found.verified, found.ledger, found.counts, found.not_instrumented) == (4, 3, 1, 0)
     assert found.checked == 4 + 3
     assert found.rate == 4 / 7
-    assert found.failures[0] == "problem 1, attempt 2, rollout 0, position 161: 96 of 144 tokens cached"
+    assert found.failures[0] == "problem 1, attempt 2, rollout 0, position 161: hit 128 cached tokens, expected 144"
     assert len(state.failures) == 4
 
 

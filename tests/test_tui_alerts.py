@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sessions.events import CacheFailure, Ended, Notice
+import msgspec
+
+from sessions.events import Ended, Notice
 from sessions.spec import CampaignSpec
 from sessions.state import new_state
+from tests.session_events import cache_failure
 from tests.tui_journals import Script
 from tests.tui_pilot import living, opened, settle
 from tui.alerts import alert, crossed, notification
@@ -20,18 +23,7 @@ if TYPE_CHECKING:
     from sessions.campaign import CampaignState
     from stats.sequential import StopRule
 
-FAILURE = CacheFailure(
-    problem=3,
-    attempt=0,
-    stage="exact-1",
-    request="r",
-    rollout=0,
-    position=40,
-    expected=32,
-    found=16,
-    reason="evicted \x1b]9;evil\x07",
-    policy="record",
-)
+FAILURE = msgspec.structs.replace(cache_failure(3, policy="record"), reason="evicted \x1b]9;evil\x07")
 END = Ended(state="aborted", exit_code=4, reason="cache check failed")
 
 

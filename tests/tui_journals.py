@@ -15,7 +15,6 @@ import numpy as np
 
 from sessions.events import (
     Arm,
-    CacheFailure,
     CacheProof,
     Ended,
     EngineReady,
@@ -36,7 +35,7 @@ from sessions.journal import Journal
 from sessions.spec import CampaignSpec, register
 from sessions.store import SessionFolder, Store
 from tests.published import ARMS, over_k, published_folder
-from tests.session_events import trunks_done
+from tests.session_events import cache_failure, trunks_done
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -245,19 +244,7 @@ class Script:
 
     def fail(self, problem: int) -> None:
         """A request that misses, and the abort that follows."""
-        failure = CacheFailure(
-            problem=problem,
-            attempt=0,
-            stage="exact-2",
-            request="p7-r3-145-a-k2",
-            rollout=3,
-            position=145,
-            expected=144,
-            found=128,
-            reason="hit 128 cached tokens, expected 144",
-            policy="abort",
-        )
-        self.say(failure, 0.5)
+        self.say(cache_failure(problem), 0.5)
         reason = f"cache check failed: problem {problem}, rollout 3, position 145"
         self.say(Ended(state="aborted", exit_code=4, reason=reason), 0.5)
 
