@@ -182,7 +182,10 @@ def audit(sessions: Sequence[Session], against: Session | None = None) -> Audit:
         decision=first.spec.decision,
         seed=first.spec.seed,
         cache=_cache(sessions),
-        notes=limits(sessions, merged.table, [dropped.source for dropped in merged.dropped]),
+        notes=[
+            *limits(sessions, merged.table, [dropped.source for dropped in merged.dropped]),
+            *(() if against is None else _other_limits(against)),
+        ],
     )
     if against is None:
         return Audit(tuple(sessions), merged.table, made)
@@ -204,6 +207,12 @@ def limits(sessions: Sequence[Session], table: PivotTable, dropped: Sequence[int
     notes += _pool_notes(sessions, dropped) if several else ()
     spec = sessions[0].spec
     return [*notes, fingerprint(table.margin).note] if applies(spec) else notes
+
+
+def _other_limits(against: Session) -> Iterator[str]:
+    """What limits the session compared with, and so the difference."""
+    for note in limits([against], against.state.table()):
+        yield f"{against.folder.id}, compared with: {note}"
 
 
 def _comparable(against: Session, spec: CampaignSpec, table: PivotTable) -> PivotTable:

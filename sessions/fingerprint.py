@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from stats.words import count
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -40,10 +42,10 @@ class Fingerprint(NamedTuple):
         """The finding in a sentence or two, with method and limits."""
         share = f" ({100 * self.unknown / self.pivots:.0f}%)" if self.pivots > 0 else ""
         return (
-            f"published pivot filter: {self.cleared} of {self.pivots} pivots are cleared of its fault (a margin off "
-            f"the bfloat16 grid is a true top-1/top-2 gap); {self.unknown}{share} cannot be told from margins, which "
-            "is no finding against them. The fault ranks tokens of probability 1 last, so that such a position looks "
-            "low-margin. Needs bfloat16 logits; nothing was corrected."
+            f"published pivot filter: {self.cleared:,} of {count(self.pivots, 'pivot')} are cleared of its fault (a "
+            f"margin off the bfloat16 grid is a true top-1/top-2 gap); {self.unknown:,}{share} cannot be told from "
+            "margins, which is no finding against them. The fault ranks tokens of probability 1 last, so that such a "
+            "position looks low-margin. Needs bfloat16 logits; nothing was corrected."
         )
 
 

@@ -56,10 +56,8 @@ def sections(
 def size(report: Report) -> str:
     """How much evidence there is."""
     ks = ", ".join(str(k) for k in report.k) or "none"
-    return (
-        f"{report.pivots:,} pivots, K = {ks}; {report.informative_problems} of {report.problems} problems informative "
-        "(with an eligible pivot)"
-    )
+    informative = f"{report.informative_problems:,} of {count(report.problems, 'problem')} informative"
+    return f"{count(report.pivots, 'pivot')}, K = {ks}; {informative} (with an eligible pivot)"
 
 
 def verdict(report: Report, *, so_far: bool) -> str | None:
@@ -85,7 +83,7 @@ def headline(report: Report, *, so_far: bool) -> str:
     ending = f": {found}" if found is not None else ""
     unseen = " Nothing seen is not zero: see the notes." if common.refeed.disagree == 0 else ""
     return (
-        f"Re-feeding changed the sign of {common.refeed.disagree:,} of {common.n:,} credit estimates "
+        f"Re-feeding changed the sign of {common.refeed.disagree:,} of {count(common.n, 'credit estimate')} "
         f"({percent(common.refeed.rate)}), an exact replica of {common.floor.disagree:,} "
         f"({percent(common.floor.rate)}); excess {points(pooled.value)}{spread}{ending}.{unseen}"
     )

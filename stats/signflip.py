@@ -116,7 +116,7 @@ def _monte_carlo(weights: Sequence[int], seed: int) -> SignFlip:
     values, need = _comparable(_words(drawn), _words(limbs[:1]))
     reached = int(np.count_nonzero(values >= need[0]))
     p = (reached + 1) / (DRAWS + 1)
-    return SignFlip(p, m, reached, exact=False, why=f"Monte Carlo: {DRAWS} draws, seed {seed}")
+    return SignFlip(p, m, reached, exact=False, why=f"Monte Carlo: {count(DRAWS, 'draw')}, seed {seed}")
 
 
 def _signed_sums(limbs: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -123,7 +123,7 @@ def test_every_form_of_a_report_says_the_same(tmp_path: Path, capsys: pytest.Cap
         "the campaign is interrupted: 200 of 300 problems measured",
         "4 bytes after the last event are torn and not read",
         "published pivot filter: 0 of 800 pivots are cleared of its fault",
-        "Monte Carlo: 100000 draws, seed 0",
+        "Monte Carlo: 100,000 draws, seed 0",
         "800 of 800 checked pivots verified, 100.0% (800 by ledger)",
         folder.registration().digest,
     )

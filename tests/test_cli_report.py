@@ -273,6 +273,16 @@ def test_against_subtracts_a_session(capsys: pytest.CaptureFixture[str]) -> None
     assert "difference " not in report(capsys, "stock", "invariant")
 
 
+def test_against_says_what_limits_the_other_session(capsys: pytest.CaptureFixture[str]) -> None:
+    """A difference to a campaign that was cut short carries that session's notes, named."""
+    write(campaign(MIXED), name="whole")
+    cut = write(campaign(MIXED)[:-2], name="cut")
+    note = f"{cut.id}, compared with: the campaign is interrupted: 2 of 3 problems measured"
+    assert note in report_json(capsys, "whole", "--against", "cut")["notes"]
+    assert note in " ".join(report(capsys, "whole", "--against", "cut").split())
+    assert "compared with" not in report(capsys, "whole")
+
+
 def test_against_names_the_settings_that_differ(capsys: pytest.CaptureFixture[str]) -> None:
     """A difference between sessions of unlike settings says which, beside the windows of problems."""
     write(campaign(MIXED), name="one")

@@ -74,7 +74,7 @@ def test_exact_up_to_the_limit_and_seeded_monte_carlo_beyond() -> None:
     exact, drawn = sign_flip_mean(d[:-1], n[:-1]), sign_flip_mean(d, n, seed=5)
     assert (exact.exact, drawn.exact) == (True, False)
     assert drawn == sign_flip_mean(d, n, seed=5)
-    assert drawn.why == "Monte Carlo: 100000 draws, seed 5"
+    assert drawn.why == "Monte Carlo: 100,000 draws, seed 5"
     assert exact.p is not None
 
 
