@@ -39,7 +39,7 @@ def sections(
         against: comparison with another session.
         failures: of cache checks that are named; None for all.
     """
-    yield Section("Table 1", (_table_one(report),))
+    yield Section("Table 1", (_table_one(report), _eligibility(report)))
     yield Section("Excess of re-feed over the floor", (_excess(report),))
     if against is not None:
         yield against
@@ -163,21 +163,32 @@ def _comparison(counts: Comparison, spread: RateInterval | None) -> tuple[str, .
     return f"{counts.n:,}", f"{counts.disagree:,}", percent(counts.rate), interval(ci95), *changes
 
 
+def _eligibility(report: Report) -> str:
+    """Where eligibility comes from: the re-feed pass can create its own."""
+    found = report.eligibility
+    passes = f"{found.exact1:,} in exact-1; {found.only_refeed:,} only in the re-feed pass, {found.only_floor:,}"
+    return f"not 0: {passes} only in the replica"
+
+
 def _excess(report: Report) -> Facts:
     pooled, mean = report.pooled_excess, report.clustered
     if pooled.value is None:
         return Facts((("undefined", pooled.why or ""),))
-    se = points(pooled.se).lstrip("+")
-    by_cr2 = f"by CR2: SE {se}, t = {number(pooled.t)}, df = {number(pooled.df, 1)}, {p_value(pooled.p)}"
-    spread = f"{interval(pooled.ci95, signed=True)}, {by_cr2}" if pooled.se is not None else f"({pooled.why})"
+    t = f"t = {number(pooled.t)}, df = {number(pooled.df, 1)}, {p_value(pooled.p)}"
+    by_cr2 = f"{interval(pooled.ci95, signed=True)}, by CR2: SE {_unsigned(pooled.se)}, {t}"
+    spread = by_cr2 if pooled.se is not None else f"({pooled.why})"
     drawn = f"bootstrap over problems {interval(report.pooled_bootstrap.ci95, signed=True)}"
-    by_t = f"{_t(mean.t, mean.df, mean.why)}, {p_value(mean.p)}"
+    by_t = f"SD {_unsigned(mean.sd)}, {_t(mean.t, mean.df, mean.why)}, {p_value(mean.p)}"
     rows = (
         ("pooled", f"{points(pooled.value)} {spread}; {drawn}; {_flip(report.pooled_sign_flip)}"),
         ("per-problem mean", f"{points(mean.mean)}, {by_t}; {_flip(report.clustered_sign_flip)}"),
         ("problems", f"{mean.refeed_worse} re-feed worse, {mean.floor_worse} replica worse, {mean.equal} equal"),
     )
     return Facts(rows)
+
+
+def _unsigned(spread: float | None) -> str:
+    return points(spread).lstrip("+")
 
 
 def _flip(flip: SignFlip) -> str:

@@ -88,6 +88,15 @@ def test_text_fits_80_columns_and_holds_no_escapes_in_a_pipe(capsys: pytest.Capt
     assert "3 of 3 problems informative" in shown
 
 
+def test_where_eligibility_comes_from_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    """A pass can make pivots eligible by itself: text and JSON count those of the re-feed pass and of the replica."""
+    folder = write(campaign([(SAME, (0, 0, 1), (0, 0, -1)), ((0, 1, 0), (0, 1, 1), SILENT)]))
+    made = report_json(capsys, folder.id)
+    assert made["eligibility"] == {"exact1": 1, "only_refeed": 2, "only_floor": 1}
+    shown = " ".join(report(capsys, folder.id).split())
+    assert "not 0: 1 in exact-1; 2 only in the re-feed pass, 1 only in the replica" in shown
+
+
 def test_uninformative_problems_are_counted_and_said(capsys: pytest.CaptureFixture[str]) -> None:
     """A problem without an eligible pivot stays in the count of problems."""
     folder = write(campaign([(SAME, CROSSED), (SILENT, SILENT), ()]))
