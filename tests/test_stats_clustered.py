@@ -148,3 +148,32 @@ def test_problem_mean_t_has_its_size_at_a_planned_end() -> None:
     d = rng.binomial(n, rate) - rng.binomial(n, rate)
     rejected = [abs(problem_mean(*run).t or 0.0) > t_quantile(19, 0.975) for run in zip(d, n, strict=True)]
     assert 0.035 <= np.mean(rejected) <= 0.065
+
+
+@pytest.mark.parametrize(
+    ("d", "n", "difference", "why"),
+    [
+        ([[1, 0], [0, 0]], [[3, 0], [2, 0]], None, "one of the two sides has no eligible pivots"),
+        ([[1, 1], [1, 0], [0, 0]], [[3, 4], [2, 0], [0, 0]], None, "one problem holds a whole side"),
+        ([[1, 2], [2, 4]], [[3, 4], [6, 8]], 1 / 2 - 1 / 3, "no variation between problems"),
+        ([[1, 1], [0, 0]], [[3, 3], [3, 3]], 0.0, "both sides vary alike in every problem"),
+    ],
+    ids=["empty side", "one holder", "no variation", "alike"],
+)
+def test_a_contrast_that_cannot_be_tested_says_why(
+    d: list[list[int]], n: list[list[int]], difference: float | None, why: str
+) -> None:
+    """Each way to have no error has its own reason; a difference that exists is still said."""
+    found = contrast(np.array(d), np.array(n))
+    assert found.why == f"undefined: {why}"
+    assert (found.se, found.t, found.df, found.p, found.ci95) == (None,) * 5
+    assert found.difference == (None if difference is None else pytest.approx(difference))
+
+
+def test_nothing_eligible_has_no_mean_and_no_clusters() -> None:
+    """Problems without eligible pivots are no problems of either mean."""
+    none = np.zeros(3, dtype=np.int64)
+    ratio, mean = pooled(none, none), problem_mean(none, none)
+    assert (ratio.value, ratio.clusters, ratio.why) == (None, 0, "no eligible pivots")
+    assert (mean.n, mean.mean, mean.sd, mean.t, mean.df, mean.p) == (0, None, None, None, None, None)
+    assert (mean.refeed_worse, mean.floor_worse, mean.equal, mean.why) == (0, 0, 0, "no eligible pivots")

@@ -57,3 +57,12 @@ def test_joint_counts_every_eligible_pivot_of_one_k() -> None:
     assert refeed.sum() == 3
     assert (refeed[2 + 4, 0 + 4], refeed[0 + 4, -4 + 4]) == (2, 1)
     assert joint(evidence, EXACT2, 8).counts[16, 16] == 1
+
+
+def test_rates_of_one_pivot_are_whole_and_of_none_are_none() -> None:
+    """One eligible pivot that reverses is all of them; without any, no rate exists, and none is 0."""
+    one = disagreement(np.array([(1, 1, -1)]))
+    assert (one.refeed.rate, one.refeed.reversal_rate, one.floor.rate, one.floor.reversal_rate) == (1.0, 1.0, 0.0, 0.0)
+    assert one.excess == 1.0
+    none = disagreement(np.array([(0, 0, 0)]))
+    assert (none.refeed.rate, none.refeed.reversal_rate, none.floor.rate, none.excess) == (None,) * 4

@@ -163,3 +163,21 @@ def test_a_verdict_says_where_the_interval_does_not_bear_it_out(
     said = unsettled(verdict, ci95)
     assert words in said
     assert (said == "") == (words == "")
+
+
+def test_as_many_one_way_as_the_other_is_z_zero_and_undefined_only_where_each_problem_balances() -> None:
+    """B = c is evidence of no difference, not the absence of evidence."""
+    apart = mcnemar(table([[(1, 1, 0)], [(1, 0, 1)]]))
+    assert (apart.b, apart.c, apart.z, apart.z_clustered, apart.why) == (1, 1, 0.0, 0.0, None)
+    together = mcnemar(table([[(1, 1, 0), (1, 0, 1)]]))
+    assert (together.z, together.z_clustered) == (0.0, None)
+    assert together.why == "clustered z undefined: b = c in every problem"
+    neither = mcnemar(table([[(1, 1, 1), (1, 0, 0)]]))
+    assert (neither.z, neither.z_clustered) == (None, None)
+    assert neither.why == "undefined: no pivot disagrees under one comparison only"
+
+
+def test_bias_of_nothing_eligible_says_so() -> None:
+    """No pivot, no mean."""
+    found = bias(table([[(0, 0, 0)]]))
+    assert (found.mean, found.t, found.ci95, found.why) == (None, None, None, "no eligible pivots")

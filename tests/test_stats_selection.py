@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stats.selection import as_threshold, critical, selection
+from stats.selection import as_threshold, critical, overlap_counts, selection
+from stats.table import EXACT2, REFEED
 from tests.tables import table
 
 
@@ -50,3 +51,20 @@ def test_thresholds_outside_the_unit_interval_are_refused(text: str) -> None:
 def test_thresholds_are_exact() -> None:
     """A decimal text is that decimal; thirds are possible."""
     assert (as_threshold("0.1"), as_threshold("1/3")) == (Fraction(1, 10), Fraction(1, 3))
+
+
+@pytest.mark.parametrize("compared", [EXACT2, REFEED])
+def test_overlaps_by_problem_add_up_to_the_selection(compared: int) -> None:
+    """What is resampled is what is reported: both and either, problem by problem."""
+    evidence = table([[(4, 4, 0), (2, 0, 2), (0, 3, 3)], [], [(0, 0, 0), (-4, 4, -1)]], k=4)
+    counts = overlap_counts(evidence, "0.5", compared)
+    by_hand = {EXACT2: ([1, 0, 1], [3, 0, 1]), REFEED: ([1, 0, 0], [3, 0, 1])}
+    assert (counts.both.tolist(), counts.either.tolist()) == by_hand[compared]
+    found = selection(evidence, "0.5")
+    whole = found.replica if compared == EXACT2 else found.refeed
+    assert (counts.both.sum(), counts.either.sum()) == (whole.both, whole.either)
+
+
+def test_two_empty_selections_have_no_jaccard() -> None:
+    """0 of 0 is neither agreement nor disagreement."""
+    assert selection(table([[(1, 1, 1)]]), "0.5").refeed.jaccard is None

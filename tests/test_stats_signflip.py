@@ -61,9 +61,12 @@ def test_all_positive_reaches_the_smallest_p() -> None:
 
 def test_nothing_to_flip_has_p_one_and_no_problem_has_none() -> None:
     """All differences zero: every assignment is the observed one. No informative problem: no test."""
-    assert sign_flip_mean(np.zeros(3, dtype=np.int64), np.array([2, 3, 4])).p == 1.0
-    found = sign_flip_mean(np.zeros(3, dtype=np.int64), np.zeros(3, dtype=np.int64))
-    assert (found.p, found.why) == (None, "no eligible pivots")
+    zeros = np.zeros(3, dtype=np.int64)
+    for test in (sign_flip_mean, sign_flip_pooled):
+        same = test(zeros, np.array([2, 3, 4]))
+        assert (same.p, same.nonzero, same.count, same.smallest) == (1.0, 0, 1, 1.0)
+        found = test(zeros, zeros)
+        assert (found.p, found.nonzero, found.count, found.why) == (None, 0, 0, "no eligible pivots")
 
 
 def test_exact_up_to_the_limit_and_seeded_monte_carlo_beyond() -> None:
@@ -75,6 +78,7 @@ def test_exact_up_to_the_limit_and_seeded_monte_carlo_beyond() -> None:
     assert (exact.exact, drawn.exact) == (True, False)
     assert drawn == sign_flip_mean(d, n, seed=5)
     assert drawn.why == "Monte Carlo: 100,000 draws, seed 5"
+    assert drawn.count == 34106, "another way of drawing would give a reported session another p"
     assert exact.p is not None
 
 
