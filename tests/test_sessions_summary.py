@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from sessions import summary as module
+from sessions.errors import RefeedError
 from sessions.events import CacheProof, Ended
 from sessions.evidence import Tally, tally
 from sessions.journal import Journal
@@ -93,7 +94,11 @@ def test_a_stale_summary_reads_only_what_is_new(journal: Path, monkeypatch: pyte
 
     monkeypatch.setattr(module, "Follower", spy)
     found = refresh(cache, journal, DIGEST)
+    assert len(offsets) == 1, "the cached part was read again"
     assert offsets[0] > 0
+    written = cache.stat().st_ino
+    assert refresh(cache, journal, DIGEST) == found
+    assert cache.stat().st_ino == written, "nothing new, nothing to write"
     cache.unlink()
     assert refresh(cache, journal, DIGEST) == found
     assert (found.evidence, found.ended, found.events) == (Tally(1, 1, 1, 1, 1, 0), "stopped", 5)
@@ -102,7 +107,13 @@ def test_a_stale_summary_reads_only_what_is_new(journal: Path, monkeypatch: pyte
 
 @pytest.mark.parametrize(
     "stored",
-    [b"", b"{}", b"[" * 100_000, b'{"digest":"c0"}', b'{"digest":"%b","offset":-5}' % DIGEST.encode()],
+    [
+        b"",
+        b"{}",
+        b"[" * 100_000,
+        b'{"digest":"c0"}',
+        *(b'{"digest":"%b",%b}' % (DIGEST.encode(), bad) for bad in (b'"offset":-1', b'"events":-1', b'"version":0')),
+    ],
 )
 def test_a_spoiled_cache_is_rebuilt(journal: Path, stored: bytes) -> None:
     """The cache is never trusted over the journal."""
@@ -144,3 +155,10 @@ def test_a_read_only_folder_needs_no_cache(journal: Path) -> None:
         writer.append(opened())
     missing = journal.parent / "gone" / "summary.json"
     assert refresh(missing, journal, DIGEST).events == 1
+
+
+def test_a_journal_that_cannot_be_read_is_no_broken_one(tmp_path: Path) -> None:
+    """What the file system refuses is an error of its own; `broken` is what the chain says."""
+    with pytest.raises(RefeedError) as caught:
+        refresh(tmp_path / "summary.json", tmp_path / ("x" * 300), DIGEST)
+    assert caught.value.kind == "failed"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stats.bootstrap import bootstrap_ratios
+from stats.bootstrap import _weights, bootstrap_ratios
 
 D, N = np.array([3, -1, 0, 5, 2, 1, 4, 2]), np.array([9, 4, 7, 12, 2, 30, 10, 5])
 
@@ -29,6 +29,7 @@ def test_chunks_do_not_change_the_draws(monkeypatch: pytest.MonkeyPatch) -> None
     whole = bootstrap_ratios([(D, N)], draws=999)
     monkeypatch.setattr("stats.bootstrap._CELLS", 80)
     assert bootstrap_ratios([(D, N)], draws=999) == whole
+    assert sum(len(chunk) for chunk in _weights(len(D), 999, 0)) == 999
 
 
 @pytest.mark.parametrize(
@@ -50,6 +51,8 @@ def test_draws_must_be_positive() -> None:
     """Zero draws are refused by value."""
     with pytest.raises(ValueError, match="draws must be positive, not 0"):
         bootstrap_ratios([(D, N)], draws=0)
+    (one,) = bootstrap_ratios([(D, N)], draws=1)
+    assert (one.ci95, one.why) == (None, "every draw lies on one side of the estimate")
 
 
 def test_interval_covers_the_pooled_excess() -> None:

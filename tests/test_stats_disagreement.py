@@ -54,6 +54,7 @@ def test_joint_counts_every_eligible_pivot_of_one_k() -> None:
     """Rows are exact-1, columns the compared pass, zero in the middle; another K is on another grid."""
     evidence = table([[(2, 2, 0), (2, 1, 0), (0, 0, -4)], [(8, 8, 8), (0, 0, 0)]], k=[4, 4, 4, 8, 4])
     refeed = joint(evidence, REFEED, 4).counts
+    assert refeed.shape == (9, 9)
     assert refeed.sum() == 3
     assert (refeed[2 + 4, 0 + 4], refeed[0 + 4, -4 + 4]) == (2, 1)
     assert joint(evidence, EXACT2, 8).counts[16, 16] == 1

@@ -181,3 +181,15 @@ def test_bias_of_nothing_eligible_says_so() -> None:
     """No pivot, no mean."""
     found = bias(table([[(0, 0, 0)]]))
     assert (found.mean, found.t, found.ci95, found.why) == (None, None, None, "no eligible pivots")
+
+
+def test_flatness_of_the_excess_is_that_of_re_feed_less_floor() -> None:
+    """Below the cut re-feed and replica change alike, above it re-feed alone changes: the excess is 0 and 1/2."""
+    low, high = [(1, 0, 0), (1, 1, 1)], [(1, 1, 0), (1, 1, 1)]
+    problems = [low + high, low + high, low + high + [(1, 1, 1)]]
+    margins = [0.1, 0.1, 0.8, 0.8] * 3 + [0.1]
+    found = margin(table(problems, margin=margins))
+    assert (found.below.refeed, found.below.floor) == (pytest.approx(3 / 7), pytest.approx(3 / 7))
+    assert (found.above.refeed, found.above.floor) == (0.5, 0.0)
+    assert found.excess_flat.difference == pytest.approx(0.5)
+    assert found.refeed_flat.difference == pytest.approx(0.5 - 3 / 7)

@@ -197,3 +197,25 @@ def test_impossible_counts_are_refused() -> None:
         Monitor().update(3, 5, 4)
     with pytest.raises(ValueError, match=r"alpha lies in \(0, 1\), not 1.5"):
         Monitor(1.5)
+
+
+def test_the_sign_process_of_three_ups_by_hand() -> None:
+    """2^4 B(4, 1) (1 - I_1/2(4, 1)) = 16 / 4 * (1 - 1/16)."""
+    assert fed([(1, 10)] * 3).sign.e == pytest.approx(3.75)
+
+
+def test_evidence_against_an_excess_runs_out_of_floats_without_an_error() -> None:
+    """A thousand problems at almost -1: the one-sided t says 0, the sign process what a beta integral gives."""
+    found = fed([(-10, 10), (-9, 10)] * 500)
+    assert found.t_e.e == 0.0
+    assert max(found.symmetry.e, found.betting.e) < 1e-200
+    assert found.sign.e == pytest.approx(1 / 1001)
+
+
+def test_equal_problems_have_no_t_bound_and_no_plain_t() -> None:
+    """A spread of 0 would put the bound on the mean; rounding of equal floats is no spread."""
+    found = fed([(1, 3)] * 12)
+    assert found.lower("t_e") is None
+    assert found.lower("symmetry") is not None
+    values = np.linspace(0.05, 0.95, 19)
+    assert np.isnan(plain_t_path(np.repeat(values[:, None], 12, axis=1))).all()
