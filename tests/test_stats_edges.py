@@ -163,6 +163,11 @@ def test_cache_tally_is_passed_through_and_its_absence_is_said() -> None:
         "proof": {"ledger": 2, "counts": 1},
         "failures": ["pivot 7: hit 32 of 48 tokens"],
     }
+    assert CacheTally(checked=1, verified=1).rate == 1.0
+    assert CacheTally(checked=1, failures=("x",)).rate == 0.0
+    none = CacheTally()
+    assert (none.checked, none.verified, none.not_instrumented, none.ledger, none.counts) == (0, 0, 0, 0, 0)
+    assert none.rate is None
     imported = seen(evidence, cache=CacheTally(not_instrumented=7))
     assert imported["cache"]["rate"] is None
     assert reason(imported, "cache.rate") == "no pivot was checked"

@@ -87,3 +87,12 @@ def test_before_the_planned_end_the_fixed_t_has_decided_nothing() -> None:
     made = plan(pooled_main())
     taken = {row.procedure: row.took for row in without_peek(made).rows}
     assert taken == {"symmetry": 20, "betting": 25, "fixed_t": None}
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_drawn_campaigns_take_every_problem_of_the_sample(order: tuple[int, int]) -> None:
+    """One problem all better and one all worse are a fair coin, whichever came first: at most 5% decide."""
+    pair = [counted(0, 4, 4), counted(4, 0, 4)]
+    found = by_name(plan(table([pair[at] for at in order]), draws=200, horizon=60))["symmetry"].anew
+    assert 0.9 < found.undecided <= 1.0
+    assert len(plan(table(pair), draws=1, horizon=1).rows) == 3
