@@ -45,6 +45,7 @@ def test_all_wanted_fit_in_a_large_cache() -> None:
     capacity = fit([COST] * 4, INFO, 4, "wave = 4")
     assert (capacity.width, capacity.needed, capacity.allocated) == (4, 40, 3 * 160 + 50)
     assert capacity.reason == "wave = 4"
+    assert fit([COST, PassCost(trunks=10, resume=7, refeed=17)], INFO, 2, "x").allocated == 160 + 7
 
 
 def test_a_small_cache_narrows_the_wave_and_says_so() -> None:
@@ -52,6 +53,16 @@ def test_a_small_cache_narrows_the_wave_and_says_so() -> None:
     capacity = fit([COST] * 4, replace(INFO, num_blocks=250), 4, "wave = 4")
     assert capacity.width == 2
     assert "more than 2 might not last" in capacity.reason
+
+
+def test_the_plan_of_one_problem_warns_from_the_first_block_that_is_missing() -> None:
+    """10 blocks of trunks and 50 of a pass need 61 others than the null block: one more than is allocated."""
+    enough, short = (
+        fit([COST], replace(INFO, num_blocks=62), 1, "all"),
+        fit([COST], replace(INFO, num_blocks=61), 1, "all"),
+    )
+    assert (enough.width, enough.reason) == (1, "all")
+    assert (short.width, short.reason) == (1, "even one problem's trunks might not last")
 
 
 def test_one_problem_is_measured_even_where_it_might_not_last() -> None:
