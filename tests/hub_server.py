@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import json
+import os
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -288,10 +289,14 @@ def asked_by_this_process(monkeypatch: pytest.MonkeyPatch, home: Path) -> Iterat
     the process that downloads.
     """
     constants = importlib.import_module("huggingface_hub.constants")
+    urls = "HUGGINGFACE_CO_URL_TEMPLATE"
     with running() as hub:
+        template = hub.url + "/{repo_id}/resolve/{revision}/{filename}"
+        # Up to 0.36 this module has a copy of its own, taken when it was imported.
+        monkeypatch.setattr(importlib.import_module("huggingface_hub.file_download"), urls, template, raising=False)
         for name, value in {
             "ENDPOINT": hub.url,
-            "HUGGINGFACE_CO_URL_TEMPLATE": hub.url + "/{repo_id}/resolve/{revision}/{filename}",
+            urls: template,
             "HF_HUB_CACHE": str(home / "hub"),
             "HF_TOKEN_PATH": str(home / "token"),
             "HF_HUB_OFFLINE": False,
@@ -299,7 +304,8 @@ def asked_by_this_process(monkeypatch: pytest.MonkeyPatch, home: Path) -> Iterat
             monkeypatch.setattr(constants, name, value)
         monkeypatch.setenv("HF_ENDPOINT", hub.url)
         monkeypatch.setenv("HF_HOME", str(home))
-        monkeypatch.setenv("PYTHONPATH", str(REPO))
+        # Before what is there already: a client of another version stays in front of the installed one.
+        monkeypatch.setenv("PYTHONPATH", str(REPO), prepend=os.pathsep)
         for variable in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_HUB_CACHE", "HF_HUB_OFFLINE"):
             monkeypatch.delenv(variable, raising=False)
         yield hub
