@@ -62,11 +62,13 @@ def test_a_known_failure_is_one_line_with_a_way_out(said: str, cause: str) -> No
     assert error.hint
 
 
-def test_a_long_message_leaves_room_for_the_way_out() -> None:
-    """Viewers cut a line at 300 characters; what to do about a known failure stands before that."""
+def test_a_long_message_leaves_room_for_the_way_out_and_says_where_all_of_it_is() -> None:
+    """What to do about a known failure stands near its beginning; what was cut off is in the log, and that is said."""
     said = "Unknown attention backend: 'NOPE'. Valid options are: " + ", ".join(f"BACKEND_{n}" for n in range(60))
     error = explain(ValueError(said), "bundled", "loading", log="")
-    assert error.hint in str(error)[:300]
+    assert error.hint in str(error)[:400]
+    assert error.hint.endswith("; the whole log is in worker.log")
+    assert "the whole log" not in explain(ValueError(said[:40]), "bundled", "loading", log="").hint
 
 
 def test_the_cause_behind_a_wrapper_decides() -> None:

@@ -12,6 +12,7 @@ from sessions.errors import RefeedError
 TAIL_BYTES: Final = 20_000
 TAIL_LINES: Final = 3
 SAID: Final = 120
+WHOLE: Final = "the whole log is in worker.log"
 STDERR: Final = Path("/proc/self/fd/2")
 
 
@@ -170,9 +171,12 @@ def _first_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {lines[0].strip()}" if lines else type(error).__name__
 
 
-def _shortened(text: str) -> str:
-    """What an exception said, short enough for the advice after it to be seen; worker.log has all of it."""
-    return text if len(text) <= SAID else text[: SAID - 3] + "..."
+def _known(known: Cause, error: BaseException, what: str) -> RefeedError:
+    """The error for a known cause: what an exception said is cut so that the advice after it is seen."""
+    said = _first_line(error)
+    if len(said) <= SAID:
+        return RefeedError("engine", f"{what}: {known.what} ({said})", known.advice)
+    return RefeedError("engine", f"{what}: {known.what} ({said[: SAID - 3]}...)", f"{known.advice}; {WHOLE}")
 
 
 def _last_lines(log: str) -> str:
@@ -192,16 +196,14 @@ def explain(error: BaseException, model: str, stage: str, log: str | None = None
     """
     if isinstance(error, RefeedError):
         return error
+    what = f"{who} failed while {stage} {model}"
     tail = log_tail() if log is None else log
     chain = _chain(error)
     text = "\n".join(f"{type(link).__name__}: {link}" for link in chain)
     for searched in (text, tail):
         for known in KNOWN:
             if re.search(known.pattern, searched):
-                said = _shortened(_first_line(error))
-                return RefeedError("engine", f"{who} failed while {stage} {model}: {known.what} ({said})", known.advice)
+                return _known(known, error, what)
     last = _last_lines(tail)
     said = f"; last lines of the log: {last}" if last else ""
-    return RefeedError(
-        "engine", f"{who} failed while {stage} {model}: {_first_line(error)}{said}", "the whole log is in worker.log"
-    )
+    return RefeedError("engine", f"{what}: {_first_line(error)}{said}", WHOLE)

@@ -12,6 +12,7 @@ import os
 import re
 import sys
 import threading
+import traceback
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -70,6 +71,7 @@ def download(model: str, revision: str | None) -> dict[str, str]:
     try:
         path = snapshot_download(model, revision=revision, allow_patterns=list(FILES), tqdm_class=_silent())
     except Exception as error:  # noqa: BLE001 - whatever it was, the worker must hear of it
+        traceback.print_exc()  # the log has what the one line of the refusal leaves out
         refused = refusal(error, model, revision)
         return {"message": refused.message, "hint": refused.hint}
     return {"path": str(path)}
