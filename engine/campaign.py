@@ -160,7 +160,7 @@ def _close_screened_out(bench: Bench, trunks: TrunkSet) -> None:
 
 def _stopped(bench: Bench) -> Ended | None:
     asked = bench.control.stop_request
-    return None if asked is None else Ended(state=asked.state, exit_code=asked.exit_code, reason=asked.reason)
+    return None if asked is None else asked.end()
 
 
 def _wait_if_paused(bench: Bench) -> None:

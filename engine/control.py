@@ -6,6 +6,8 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sessions.events import Ended
+
 if TYPE_CHECKING:
     from sessions.events import EndState
 
@@ -23,6 +25,10 @@ class StopRequest:
     reason: str
     state: EndState
     exit_code: int
+
+    def end(self) -> Ended:
+        """The event of that end."""
+        return Ended(state=self.state, exit_code=self.exit_code, reason=self.reason)
 
 
 class Control:

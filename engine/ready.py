@@ -1,7 +1,8 @@
-"""The worker's one record to its launcher: ready, or why not. There is no third state."""
+"""What a worker tells its launcher: steps of its start, then once that it is ready, or why not. No third state."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 import msgspec
@@ -9,8 +10,20 @@ import msgspec
 from sessions.errors import Kind, RefeedError
 
 
-class Ready(msgspec.Struct, frozen=True):
-    """What the worker tells its launcher, once.
+class Step(msgspec.Struct, frozen=True, tag="step", tag_field="said"):
+    """Something before "ready" that takes its time.
+
+    Attributes:
+        stage: what is done.
+        fraction: of it, 0 to 1.
+    """
+
+    stage: str
+    fraction: float
+
+
+class Ready(msgspec.Struct, frozen=True, tag="ready", tag_field="said"):
+    """The last word to the launcher.
 
     Attributes:
         ok: whether it holds the lock, listens, and opened the journal.
@@ -34,13 +47,28 @@ class Ready(msgspec.Struct, frozen=True):
             raise RefeedError(self.kind, self.message, self.hint)
 
 
-def tell(fd: int | None, ready: Ready) -> None:
-    """Write the record and close the pipe; a launcher that went away is no reason to stop."""
-    if fd is None:
-        return
-    try:
-        os.write(fd, msgspec.json.encode(ready) + b"\n")
-    except BrokenPipeError:
-        return
-    finally:
-        os.close(fd)
+class Launcher:
+    """The worker's end of the pipe to whoever launched it, who may have gone away: that is no reason to stop."""
+
+    def __init__(self, fd: int | None) -> None:
+        """Tell at this descriptor; None when nobody listens."""
+        self._fd = fd
+
+    def step(self, stage: str, fraction: float) -> None:
+        """Say what is done before "ready"."""
+        if self._fd is not None:
+            self._write(self._fd, Step(stage, fraction))
+
+    def tell(self, ready: Ready) -> None:
+        """Say the last word and close the pipe; later ones are not said, for the number may be another file's."""
+        fd, self._fd = self._fd, None
+        if fd is not None:
+            try:
+                self._write(fd, ready)
+            finally:
+                os.close(fd)
+
+    @staticmethod
+    def _write(fd: int, word: Step | Ready) -> None:
+        with contextlib.suppress(BrokenPipeError):
+            os.write(fd, msgspec.json.encode(word) + b"\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -16,10 +17,17 @@ from sessions.errors import RefeedError
 from sessions.spec import BUNDLED_MODEL, check
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from sessions.spec import CampaignSpec
+
+    Hear = Callable[[str, float], None]
 
 EMBEDDED_NEEDS: Final = ("torch", "tokenizers", "safetensors", "jinja2")
 PAPER_MODEL: Final = "Qwen/Qwen2.5-7B-Instruct"
+PART: Final = 1 << 22
+HEAR_SECONDS: Final = 1.0
+READING: Final = "checking the weights"
 PASSES: Final = 3
 ARMS: Final = 2
 CONFIGURATIONS: Final = ("config.json", "params.json")  # vLLM reads Mistral's own format, too
@@ -58,8 +66,8 @@ def _require_engine(engine: str) -> None:
         )
 
 
-def model_digest(folder: Path) -> str:
-    """SHA-256 over the names and contents of a checkpoint's files.
+def files_of(folder: Path) -> tuple[Path, ...]:
+    """A checkpoint's files, in the order of their names.
 
     Raises:
         RefeedError: kind "engine" when the folder is not there or holds no files.
@@ -67,24 +75,67 @@ def model_digest(folder: Path) -> str:
     files = sorted(path for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else []
     if not files:
         raise RefeedError("engine", f"no model at {folder}", "give `--model` a folder with a Hugging Face checkpoint")
+    return tuple(files)
+
+
+def _parts(path: Path) -> Iterator[bytes]:
+    """A file's content.
+
+    Raises:
+        RefeedError: kind "engine" when it cannot be read.
+    """
+    try:
+        with path.open("rb", buffering=0) as file:
+            while part := file.read(PART):
+                yield part
+    except OSError as error:
+        raise RefeedError("engine", f"{path} of the model cannot be read: {error.strerror}", "is it whole?") from error
+
+
+def _size(path: Path) -> int:
+    """Bytes of a file; 0 for one that cannot be asked, which reading it will tell."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def model_digest(folder: Path, hear: Hear | None = None) -> str:
+    """SHA-256 over the names and contents of a checkpoint's files.
+
+    Args:
+        folder: of the checkpoint.
+        hear: told that weights are read and how far that is, 0 to 1, about once a second; what it raises ends this.
+
+    Raises:
+        RefeedError: kind "engine" when the folder is not there, holds no files, or cannot be read.
+    """
+    files = files_of(folder)
+    size = sum(map(_size, files))
+    done, told = 0, time.monotonic()
     total = hashlib.sha256()
     for path in files:
-        with path.open("rb") as file:
-            content = hashlib.file_digest(file, "sha256").hexdigest()
-        total.update(f"{path.relative_to(folder).as_posix()}\0{content}\n".encode())
+        content = hashlib.sha256()
+        for part in _parts(path):
+            content.update(part)
+            done += len(part)
+            if hear is not None and time.monotonic() - told >= HEAR_SECONDS:
+                told = time.monotonic()
+                hear(READING, min(1.0, done / max(size, 1)))
+        total.update(f"{path.relative_to(folder).as_posix()}\0{content.hexdigest()}\n".encode())
     return total.hexdigest()
 
 
-def digest_of_model(spec: CampaignSpec) -> str | None:
+def digest_of_model(spec: CampaignSpec, hear: Hear | None = None) -> str | None:
     """Digest of the files of a spec's model; None for a hub id, which its revision names.
 
     Raises:
-        RefeedError: as `model_digest`.
+        RefeedError: as `model_digest`; also for a folder that was registered and is gone.
     """
-    if spec.engine == "embedded":
-        return model_digest(model_path(spec))
     folder = model_path(spec)
-    return model_digest(folder) if folder.is_dir() else None
+    if spec.engine == "embedded" or folder.is_dir() or spec.model_digest is not None:
+        return model_digest(folder, hear)
+    return None
 
 
 def _model(spec: CampaignSpec, *, embedded: bool) -> str:
@@ -129,8 +180,12 @@ def _with_task(spec: CampaignSpec) -> CampaignSpec:
     return msgspec.structs.replace(spec, prompt=prompt, task_digest=task.digest)
 
 
-def resolve(spec: CampaignSpec) -> CampaignSpec:
+def resolve(spec: CampaignSpec, hear: Hear | None = None) -> CampaignSpec:
     """Return the spec with every `auto` and default replaced by what will run, and the digests of data and model.
+
+    Args:
+        spec: as asked for.
+        hear: told how far the model's files are read, as by `model_digest`.
 
     Raises:
         RefeedError: an engine that is not installed, a model or task that is not there, an impossible combination.
@@ -138,7 +193,7 @@ def resolve(spec: CampaignSpec) -> CampaignSpec:
     settled = _settled(spec)
     _require_engine(settled.engine)
     resolved = _with_task(settled)
-    return check(msgspec.structs.replace(resolved, model_digest=digest_of_model(resolved)))
+    return check(msgspec.structs.replace(resolved, model_digest=digest_of_model(resolved, hear)))
 
 
 def rehearse(spec: CampaignSpec) -> tuple[CampaignSpec, tuple[str, ...]]:

@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import subprocess
 import sys
+import tempfile
 import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import IO, TYPE_CHECKING, BinaryIO, Final
 
 import msgspec
 
 from engine.controlsocket import ask, check_private
-from engine.ready import Ready
+from engine.ready import Ready, Step
 from sessions.errors import RefeedError
 from sessions.files import failure, open_regular
 from sessions.printable import printable
 from sessions.store import FRESH_SECONDS, home
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from engine.controlsocket import Answer, Command
+    from sessions.onevent import Change
     from sessions.store import SessionFolder
+
+    Hear = Callable[[str, float], None]
 
 READY_SECONDS: Final = 60.0
 LOG_LINES: Final = 5
@@ -43,32 +49,34 @@ def log_tail(session: SessionFolder, lines: int = LOG_LINES) -> str:
     return "\n".join(text.splitlines()[-lines:]) or "worker.log is empty"
 
 
-def worker_command(session: SessionFolder, ready_fd: int, *, past_stop: bool, allow_changed_engine: bool) -> list[str]:
-    """Return the worker's command line; -P keeps folders called `engine` in the working directory out."""
+@dataclass(frozen=True, slots=True)
+class How:
+    """What a run is started with, beside its session.
+
+    Attributes:
+        past_stop: let it continue past the sequential stop.
+        allow_changed_engine: let it continue on changed numerics.
+        change: to the command that hears of events; kept by the worker once nothing speaks against the run. None leaves
+            the one that is kept.
+    """
+
+    past_stop: bool = False
+    allow_changed_engine: bool = False
+    change: Change | None = None
+
+
+_PLAIN: Final = How()
+
+
+def _command(session: SessionFolder, how: How, ready_fd: int) -> list[str]:
+    """The worker's command line; -P keeps folders called `engine` in the working directory out."""
     command = [sys.executable, "-P", "-m", "engine.worker", str(session.path), "--ready-fd", str(ready_fd)]
-    if past_stop:
-        command.append("--past-stop")
-    if allow_changed_engine:
-        command.append("--allow-changed-engine")
-    return command
-
-
-def _read_ready(fd: int, process: subprocess.Popen[bytes], on_wait: Callable[[], None] | None) -> bytes:
-    deadline = time.monotonic() + READY_SECONDS
-    line = b""
-    while not line.endswith(b"\n"):
-        if time.monotonic() > deadline:
-            process.kill()
-            raise RefeedError("failed", f"the worker was not ready within {READY_SECONDS:.0f} s", "see its worker.log")
-        readable, _, _ = select.select([fd], [], [], WAIT_STEP)
-        if on_wait is not None:
-            on_wait()
-        if readable:
-            part = os.read(fd, 65536)
-            if not part:
-                break
-            line += part
-    return line
+    flags = {
+        "--past-stop": how.past_stop,
+        "--allow-changed-engine": how.allow_changed_engine,
+        "--change-on-stdin": how.change is not None,
+    }
+    return command + [flag for flag, wanted in flags.items() if wanted]
 
 
 def check_not_elsewhere(session: SessionFolder) -> None:
@@ -98,48 +106,92 @@ def _open_log(session: SessionFolder) -> BinaryIO:
         raise failure("write", session.log_path, error) from error
 
 
-def launch(
-    session: SessionFolder,
-    *,
-    past_stop: bool = False,
-    allow_changed_engine: bool = False,
-    on_wait: Callable[[], None] | None = None,
-) -> None:
+@contextlib.contextmanager
+def _input(how: How) -> Iterator[int | IO[bytes]]:
+    """What the worker reads: a change of its command, which no list of processes shows; else nothing."""
+    if how.change is None:
+        yield subprocess.DEVNULL
+        return
+    with tempfile.TemporaryFile() as file:
+        file.write(msgspec.json.encode(how.change))
+        file.seek(0)
+        yield file
+
+
+def _start(session: SessionFolder, how: How, ready_fd: int) -> subprocess.Popen[bytes]:
+    """Start a worker in a session of processes of its own, so that it outlives its launcher and the terminal."""
+    with _open_log(session) as log, _input(how) as given:
+        return subprocess.Popen(
+            _command(session, how, ready_fd),
+            stdin=given,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            pass_fds=(ready_fd,),
+            cwd=session.path,
+            env={**os.environ, "REFEED_TUI_HOME": str(home())},  # a relative one would mean another place there
+        )
+
+
+def _words(fd: int) -> Iterator[Step | Ready | None]:
+    """What a worker tells, as it comes, and None for each moment without a word; ends when the worker does."""
+    rest = b""
+    while True:
+        readable, _, _ = select.select([fd], [], [], WAIT_STEP)
+        if not readable:
+            yield None
+            continue
+        part = os.read(fd, 65536)
+        if not part:
+            return
+        *lines, rest = (rest + part).split(b"\n")
+        yield from (msgspec.json.decode(line, type=Step | Ready) for line in lines)
+
+
+def _await_ready(fd: int, hear: Hear | None) -> Ready | None:
+    """The worker's last word; None when it died without one.
+
+    Raises:
+        RefeedError: kind "failed" when it says nothing for too long.
+    """
+    heard = time.monotonic()
+    for word in _words(fd):
+        if isinstance(word, Ready):
+            return word
+        if word is None and time.monotonic() - heard > READY_SECONDS:
+            raise RefeedError("failed", f"the worker said nothing for {READY_SECONDS:.0f} s", "see its worker.log")
+        if word is not None:
+            heard = time.monotonic()
+            if hear is not None:
+                hear(word.stage, word.fraction)
+    return None
+
+
+def launch(session: SessionFolder, how: How = _PLAIN, *, hear: Hear | None = None) -> None:
     """Start a session's worker, detached, and return once it is ready: lock held, socket bound, journal open.
 
-    There is no third state: it is ready, or this raises with the cause.
+    A session that ran before has its data and weights checked first, as long as that takes. There is no third state: it
+    is ready, or this raises with the cause, and then the session is what it was.
 
     Args:
         session: registered, and not running.
-        past_stop: let it continue past the sequential stop.
-        allow_changed_engine: let it continue on changed numerics.
-        on_wait: called a few times a second while waiting.
+        how: what the run is started with.
+        hear: told what the worker does before it is ready, and how far it is, 0 to 1.
 
     Raises:
         RefeedError: the worker's own error, or its death with the end of worker.log.
     """
     check_not_elsewhere(session)
     read_fd, write_fd = os.pipe()
-    try:
-        with _open_log(session) as log:
-            process = subprocess.Popen(
-                worker_command(session, write_fd, past_stop=past_stop, allow_changed_engine=allow_changed_engine),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                pass_fds=(write_fd,),
-                cwd=session.path,
-                env={**os.environ, "REFEED_TUI_HOME": str(home())},  # a relative one would mean another place there
-            )
-        os.close(write_fd)
-        write_fd = -1
-        line = _read_ready(read_fd, process, on_wait)
-    finally:
-        os.close(read_fd)
-        if write_fd >= 0:
-            os.close(write_fd)
-    if not line:
+    with os.fdopen(read_fd, "rb", buffering=0):
+        with os.fdopen(write_fd, "wb", buffering=0):
+            process = _start(session, how, write_fd)
+        try:
+            ready = _await_ready(read_fd, hear)
+        except RefeedError:
+            process.kill()
+            raise
+    if ready is None:
         code = process.wait()
         raise RefeedError(
             "failed",
@@ -147,7 +199,7 @@ def launch(
         )
     # Nobody waits for the worker; should the launcher outlive it, this reaps it.
     threading.Thread(target=process.wait, name="reaper", daemon=True).start()
-    msgspec.json.decode(line, type=Ready).require()
+    ready.require()
 
 
 def send(session: SessionFolder, command: Command) -> Answer:

@@ -56,6 +56,16 @@ class OnEvent(msgspec.Struct, frozen=True):
         return cls((str(Path(program).absolute()), *words[1:]))
 
 
+class Change(msgspec.Struct, frozen=True):
+    """Another command from the next run on.
+
+    Attributes:
+        to: the command; None for none.
+    """
+
+    to: OnEvent | None
+
+
 def _path(session: SessionFolder) -> Path | None:
     """Where a session's command is kept; None for a folder that is not in this home's store."""
     root, path = home(), session.path.resolve()

@@ -62,8 +62,8 @@ class Current(msgspec.Struct, frozen=True, kw_only=True):
     """What the worker does now.
 
     Attributes:
-        stage: "loading", "trunks", a pass's name, "between" problems, "paused", or "ended".
-        problem: task index; None while loading, between problems, paused and ended.
+        stage: "loading", "trunks", a pass's name, "between" problems, "paused", "closing" the engine, or "ended".
+        problem: task index; None while loading, between problems, paused, closing and ended.
         since: monotonic seconds of the run at which the stage began.
         done: requests finished.
         total: requests submitted; 0 when not known.

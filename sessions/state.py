@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
     from sessions.spec import CampaignSpec
 
+CLOSING: Final = "closing"
+
 
 def new_state(spec: CampaignSpec) -> CampaignState:
     """State of a campaign before its first event."""
@@ -243,6 +245,8 @@ def _resumed(state: CampaignState, event: Resumed) -> None:
 
 def _notice(state: CampaignState, event: Notice) -> None:
     state.notices.append(event)
+    if event.kind == CLOSING:
+        state.current = Current(stage="closing", since=event.mono)
 
 
 def _ended(state: CampaignState, event: Ended) -> None:

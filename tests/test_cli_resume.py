@@ -42,7 +42,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def stopped(**settings: object) -> SessionFolder:
     """A session of twelve problems that was stopped, as registered, after eight."""
-    spec = msgspec.structs.replace(SPEC, problems=12, **settings)
+    spec = resolve(msgspec.structs.replace(SPEC, task_digest=None, problems=12, **settings))
     body = [event for problem in range(8) for event in measured(problem, (FLIPPED, FLIPPED))]
     return write([opened(), engine_ready(), *body, Ended(state="stopped", exit_code=0, reason="as registered")], spec)
 
@@ -94,8 +94,7 @@ def test_hours_that_are_used_up_are_not_continued(capsys: pytest.CaptureFixture[
 
 def test_a_worker_that_died_past_a_crossing_may_record_its_end() -> None:
     """Killed between the crossing and its end, the session is resumed to that end, not refused for ever."""
-    real = resolve(msgspec.structs.replace(SPEC, task_digest=None))
-    folder = stopped(stop="symmetry", task_digest=real.task_digest, model_digest=real.model_digest)
+    folder = stopped(stop="symmetry")
     whole = folder.journal_path.read_bytes()
     folder.journal_path.write_bytes(whole[: whole.rindex(b'{"event":"ended"')])
     assert cli.run(["resume", folder.id, "--allow-changed-engine"]) == errors.DONE  # the written engine is no real one
@@ -154,7 +153,7 @@ def test_a_command_that_cannot_run_stops_the_launch(
 
 
 def test_a_launched_campaign_tells_its_end_and_a_resume_keeps_or_changes_the_command(tmp_path: Path) -> None:
-    """The command survives death and resume, can be replaced, and can be taken away."""
+    """The command survives death and resume and can be replaced; a resume that is refused leaves it alone."""
     tell = f'{sys.executable} -c "{APPEND.replace(chr(34), "")}" '
     first, second = tmp_path / "first", tmp_path / "second"
     assert cli.run(["launch", "smoke", "--detach", "--name", "told", "--on-event", tell + str(first)]) == errors.DONE
@@ -172,8 +171,11 @@ def test_a_launched_campaign_tells_its_end_and_a_resume_keeps_or_changes_the_com
     (message,) = [json.loads(line) for line in second.read_text().splitlines()]
     assert (message["event"], message["state"], message["name"]) == ("ended", "finished", "told")
     assert len(first.read_text().splitlines()) == 1
+    now = kept(folder)
+    assert now is not None
+    assert now.argv[-1] == str(second)
     assert cli.run(["resume", "told", "--on-event", ""]) == errors.USAGE, "it is finished"
-    assert kept(folder) is None
+    assert kept(folder) == now, "what is refused changes nothing"
 
 
 def test_an_end_in_the_journal_is_the_last_word(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
+from engine.run import UNGUARDED
 from engine.supervisor import launch
 from engine.tasks.registry import open_task
-from engine.worker import UNGUARDED
 from sessions.events import Ended, Notice
 from sessions.reading import read
 from sessions.spec import CampaignSpec, register

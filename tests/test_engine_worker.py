@@ -13,7 +13,7 @@ import pytest
 
 from engine.backends.load import BUNDLED_PATH, embedded_threads
 from engine.controlsocket import ask
-from engine.supervisor import launch, log_tail, send
+from engine.supervisor import How, launch, log_tail, send
 from engine.worker import SIGNALS, main
 from sessions.errors import RefeedError
 from sessions.events import Opened, PassEnded, ProblemClosed
@@ -223,7 +223,7 @@ def test_a_changed_engine_is_refused_unless_allowed(store: Store, monkeypatch: p
     assert state.ended is not None
     assert state.ended.state == "failed"
     assert "numerics changed" in state.ended.reason
-    launch(session, allow_changed_engine=True)
+    launch(session, How(allow_changed_engine=True))
     wait_for_end(session)
     state = state_of(session)
     assert session.state() == "finished"

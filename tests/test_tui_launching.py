@@ -11,8 +11,9 @@ from sessions.errors import RefeedError
 from sessions.onevent import kept
 from sessions.spec import CampaignSpec, register
 from sessions.store import Store
+from tui import launching
 from tui.draft import Draft
-from tui.launching import create
+from tui.launching import create, teller
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,6 +38,18 @@ def test_a_draft_becomes_a_session_whose_command_is_kept() -> None:
     assert command is not None
     assert command.argv[0].endswith("/sh")
     assert command.argv[1:] == ("-c", "cat > told")
+
+
+def test_what_takes_long_is_said_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not what is over within a second; then one line in some seconds, with how far it is."""
+    lines: list[str] = []
+    hear = teller("registering", lines.append)
+    hear("checking the weights", 0.25)
+    assert lines == []
+    monkeypatch.setattr(launching, "SAY_EVERY", 0.0)
+    hear("checking the weights", 0.5)
+    hear("checking\nthe weights", 0.754)
+    assert lines == ["registering: checking the weights, 50%", "registering: checking\\nthe weights, 75%"]
 
 
 def test_without_a_command_none_is_kept() -> None:

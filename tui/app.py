@@ -17,7 +17,7 @@ from sessions.errors import RefeedError
 from tui import clipboard
 from tui.alerts import notification
 from tui.plaintext import one_line
-from tui.progress import parting
+from tui.progress import REASON_LIMIT, parting
 from tui.screens.campaign import CampaignScreen
 from tui.screens.dialogs import Ask, Confirm, Text
 from tui.screens.replay import ReplayScreen
@@ -245,7 +245,7 @@ def parting_words(watched: Watched) -> str:
     if state.ended is None:
         return f"session {session} was interrupted: its worker died.\n  go on:      refeed-tui resume {session}\n"
     report = f"  report:     refeed-tui report {session}\n" if state.measured else ""
-    return f"session {session} {state.ended.state}: {one_line(state.ended.reason, 300)}\n{report}"
+    return f"session {session} {state.ended.state}: {one_line(state.ended.reason, REASON_LIMIT)}\n{report}"
 
 
 def run_dashboard(

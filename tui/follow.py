@@ -13,7 +13,7 @@ from sessions.reading import Follower
 from tui import errors
 from tui.console import say, warn
 from tui.plaintext import one_line
-from tui.progress import Teller
+from tui.progress import REASON_LIMIT, Teller
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -118,7 +118,7 @@ class PlainFollower:
         if ended is None:
             self._say_death()
         elif ended.exit_code != errors.DONE:
-            warn(f"refeed-tui: session {self.folder.id} {ended.state}: {one_line(ended.reason, 300)}")
+            warn(f"refeed-tui: session {self.folder.id} {ended.state}: {one_line(ended.reason, REASON_LIMIT)}")
 
     def _say_death(self) -> None:
         tail = last_lines(self.folder.log_path)

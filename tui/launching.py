@@ -1,16 +1,23 @@
-"""From what a person asked for to a session on disk: one way for `launch` and for the dashboard."""
+"""From what a person asked for to a session on disk and its worker: one way for all who launch or resume."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import sys
+import time
+from typing import TYPE_CHECKING, Final
 
 from sessions.errors import RefeedError
 from sessions.onevent import keep
 from sessions.spec import register
 from sessions.store import Store
+from tui.console import say
+from tui.plaintext import one_line
 from tui.spec_options import DIGESTS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from engine.supervisor import How
     from sessions.onevent import OnEvent
     from sessions.spec import CampaignSpec, Registration
     from sessions.store import SessionFolder
@@ -30,8 +37,51 @@ def registered(asked: Asked, resolved: CampaignSpec) -> Registration:
     return register(resolved, name=asked.name, price_per_hour=asked.price_per_hour)
 
 
-def create(asked: Asked, on_event: OnEvent | None) -> SessionFolder:
+SAY_EVERY: Final = 5.0
+
+
+def teller(what: str, show: Callable[[str], None] = say) -> Callable[[str, float], None]:
+    """Return what says, every few seconds, a stage of something that takes long, and how far it is.
+
+    Args:
+        what: is being done, in front of each line.
+        show: takes the line.
+    """
+    said = time.monotonic() - SAY_EVERY + 1.0  # what is over within a second needs no line
+
+    def hear(stage: str, fraction: float) -> None:
+        nonlocal said
+        if time.monotonic() - said >= SAY_EVERY:
+            said = time.monotonic()
+            show(f"{what}: {one_line(stage)}, {100 * fraction:.0f}%")
+
+    return hear
+
+
+def start(folder: SessionFolder, how: How | None = None, *, quiet: bool = False) -> None:
+    """Start a session's worker and return once it is ready, saying meanwhile what takes long; an interrupt leaves it.
+
+    Raises:
+        RefeedError: as `engine.supervisor.launch`.
+        KeyboardInterrupt: after saying how to stop the worker.
+    """
+    from engine.supervisor import How, launch  # noqa: PLC0415 - registering starts nothing
+
+    try:
+        launch(folder, How() if how is None else how, hear=None if quiet else teller(f"session {folder.id}"))
+    except KeyboardInterrupt:
+        sys.stderr.write(f"refeed-tui: interrupted while the worker of {folder.id} started; it may run on; ")
+        sys.stderr.write(f"`refeed-tui abort {folder.id}` stops it\n")
+        raise
+
+
+def create(asked: Asked, on_event: OnEvent | None, hear: Callable[[str, float], None] | None = None) -> SessionFolder:
     """Resolve and register what was asked for, make its session and keep the command that hears its events.
+
+    Args:
+        asked: spec, name and price.
+        on_event: the command; None for none.
+        hear: told how far the model's files are read.
 
     Raises:
         RefeedError: as `engine.registration.resolve` and `registered`; kind "usage" for a name that is taken; kind
@@ -39,7 +89,7 @@ def create(asked: Asked, on_event: OnEvent | None) -> SessionFolder:
     """
     from engine.registration import resolve  # noqa: PLC0415 - a dry run asks for less
 
-    registration = registered(asked, resolve(asked.spec))
+    registration = registered(asked, resolve(asked.spec, hear))
     folder = Store().create_named(registration)
     if on_event is not None:
         keep(folder, on_event)

@@ -28,7 +28,8 @@ CONSEQUENCE: Final = {
     "record": "its pivot is recorded and not counted",
 }
 ENOUGH_TO_EXTRAPOLATE: Final = 2
-QUIET: Final = "loading"
+QUIET: Final = frozenset({"loading", "closing"})  # stages, which `now` tells for as long as they last
+REASON_LIMIT: Final = 5_000  # a worker keeps its own below that; a stranger's journal may hold anything
 
 
 class Teller:
@@ -68,6 +69,8 @@ class Teller:
             return self._loading
         if now.stage == "paused":
             return "paused; the engine and its memory stay held (and billed)"
+        if now.stage == "closing":
+            return "closing the engine"
         if now.stage == "between":
             measured = len(self.state.measured)
             return "closing the engine" if measured >= self.state.spec.problems else "between problems"
@@ -130,8 +133,8 @@ class Teller:
 
     @_lines.register
     def _(self, event: events.Notice) -> list[str]:
-        text = one_line(event.text, 300)
-        if event.kind != QUIET:
+        text = one_line(event.text, REASON_LIMIT)
+        if event.kind not in QUIET:
             return [f"{one_line(event.kind, 20).upper()}: {text}"]
         share = event.fraction
         self._loading = text if share is None or share <= 0 else f"{text} ({100 * share:.0f}%)"
@@ -139,7 +142,7 @@ class Teller:
 
     @_lines.register
     def _(self, event: events.Ended) -> list[str]:
-        return [f"{event.state}: {one_line(event.reason, 300)}"]
+        return [f"{event.state}: {one_line(event.reason, REASON_LIMIT)}"]
 
     def _model(self) -> str:
         """The registered model; the engine's own word for a bundled one is a path."""
@@ -193,4 +196,4 @@ def failure_in_words(event: events.CacheFailure) -> str:
         found = "no count at all" if event.found is None else f"{event.found}"
         counts = f" had to hit {event.expected} cached tokens and reported {found};"
     consequence = CONSEQUENCE.get(event.policy, one_line(event.policy, 20))
-    return f"{where}{counts or ':'} {one_line(event.reason, 300)}; {consequence}"
+    return f"{where}{counts or ':'} {one_line(event.reason, REASON_LIMIT)}; {consequence}"

@@ -12,10 +12,12 @@ from sessions.store import Store
 from tui import errors
 from tui.commands.base import Command, session_argument
 from tui.console import say
+from tui.launching import start
 from tui.plaintext import one_line
 
 if TYPE_CHECKING:
-    from sessions.onevent import OnEvent
+    from engine.supervisor import How
+    from sessions.onevent import Change
     from sessions.store import SessionFolder
 
 Ask = Literal["abort", "pause", "resume"]
@@ -42,7 +44,7 @@ def _send(folder: SessionFolder, what: Ask) -> None:
 def abort_command(session: str) -> None:
     """End a running campaign within one engine step, and wait until its worker is gone, for a minute at most.
 
-    While vLLM loads it ends at the next stage: weights that are being read are read to their end.
+    While its engine loads it ends within some seconds, whatever is being read.
 
     What is recorded stays; the problem that was being measured is not evidence. `resume` continues the session.
     """
@@ -54,10 +56,16 @@ def abort_command(session: str) -> None:
             raise RefeedError(
                 "failed",
                 f"the worker of {folder.id} still runs {ABORT_SECONDS:.0f} s after the abort",
-                "while it loads weights it ends only after that; `refeed-tui list` shows its state",
+                f"its worker.log shows what it does; {_last_resort(folder)}",
             )
         time.sleep(POLL)
     say(f"session {folder.id}: {folder.state()}")
+
+
+def _last_resort(folder: SessionFolder) -> str:
+    run = folder.run()
+    kill = "kill that process" if run is None else f"`kill -9 {run.pid}`"
+    return f"{kill} loses nothing that is recorded"
 
 
 def _there(folder: SessionFolder) -> bool:
@@ -94,22 +102,23 @@ def pause_command(session: str) -> None:
 def resume_command(session: str, past_stop: bool, allow_changed_engine: bool, on_event: str | None, plain: bool) -> int:
     """Take back a pause; or, where no worker runs, start one that continues the session from its journal.
 
-    Closed problems stay; the one that was open is measured anew. Without --plain it returns once the worker is ready.
+    Closed problems stay; the one that was open is measured anew. The data and the weights are checked first; what is
+    refused changes nothing. Without --plain it returns once the worker is ready.
     """
     folder = Store().find(session)
-    told = None if not on_event else _parse(on_event)
+    change = None if on_event is None else _change(on_event)
     if _running(folder):
         if past_stop or allow_changed_engine:
             raise RefeedError("usage", f"session {folder.id} has a worker already", "only a new one takes these flags")
-        if on_event is not None:
+        if change is not None:
             raise RefeedError(
                 "usage", "--on-event cannot be changed while a worker runs", "`refeed-tui abort` it first"
             )
         _send(folder, "resume")
     else:
-        if on_event is not None:
-            _keep(folder, told)
-        _continue(folder, past_stop=past_stop, allow_changed_engine=allow_changed_engine)
+        from engine.supervisor import How  # noqa: PLC0415 - `--help` need not load it
+
+        _continue(folder, How(past_stop=past_stop, allow_changed_engine=allow_changed_engine, change=change))
         say(f"session {folder.id}: going on; watch it with `refeed-tui attach {folder.id}`")
     if not plain:
         return errors.DONE
@@ -118,16 +127,10 @@ def resume_command(session: str, past_stop: bool, allow_changed_engine: bool, on
     return watch(folder, plain=True)
 
 
-def _parse(command: str) -> OnEvent:
-    from sessions.onevent import OnEvent  # noqa: PLC0415 - only --on-event needs it
+def _change(command: str) -> Change:
+    from sessions.onevent import Change, OnEvent  # noqa: PLC0415 - only --on-event needs it
 
-    return OnEvent.parse(command)
-
-
-def _keep(folder: SessionFolder, told: OnEvent | None) -> None:
-    from sessions.onevent import keep  # noqa: PLC0415 - only --on-event needs it
-
-    keep(folder, told)
+    return Change(OnEvent.parse(command) if command else None)
 
 
 def _running(folder: SessionFolder) -> bool:
@@ -141,17 +144,16 @@ def _running(folder: SessionFolder) -> bool:
         if not folder.summary().ended:
             return True
         if time.monotonic() > deadline:
-            raise RefeedError("session", f"the last worker of {folder.id} ended and does not go away", "see worker.log")
+            hint = "see worker.log; or another `resume` of it is checking its weights"
+            raise RefeedError("session", f"a worker of {folder.id} is there that does not measure", hint)
         time.sleep(POLL)
     return False
 
 
-def _continue(folder: SessionFolder, *, past_stop: bool, allow_changed_engine: bool) -> None:
+def _continue(folder: SessionFolder, how: How) -> None:
     state = folder.state()
     if state == "imported":
         raise RefeedError("usage", f"session {folder.id} was imported: there is nothing to run")
     if state == "finished":
         raise RefeedError("usage", f"session {folder.id} is finished: there is nothing left to measure")
-    from engine.supervisor import launch  # noqa: PLC0415 - `--help` need not load it
-
-    launch(folder, past_stop=past_stop, allow_changed_engine=allow_changed_engine)
+    start(folder, how)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,7 +13,7 @@ from sessions.words import rough
 from tui import errors
 from tui.commands.base import Command, ascii_option, json_option, plain_option, refresh_option
 from tui.console import say, say_json
-from tui.launching import create, registered
+from tui.launching import create, registered, start, teller
 from tui.plaintext import one_line
 from tui.spec_options import combine, options, to_toml
 
@@ -91,8 +90,10 @@ def command(
     if dry_run:
         _rehearse(asked, as_json=as_json)
         return errors.DONE
-    folder = create(asked, told)
-    _start(folder, quiet=detach)
+    folder = create(asked, told, None if detach else teller("registering"))
+    if not detach:
+        say(f"session {folder.id}: starting its worker")
+    start(folder, quiet=detach)
     if detach:
         _show_detached(folder, as_json=as_json)
         return errors.DONE
@@ -106,19 +107,6 @@ def _rehearse(asked: Asked, *, as_json: bool) -> None:
 
     resolved, missing = rehearse(asked.spec)
     _show_plan(registered(asked, resolved), estimate(resolved, asked.price_per_hour), missing, as_json=as_json)
-
-
-def _start(folder: SessionFolder, *, quiet: bool) -> None:
-    from engine.supervisor import launch  # noqa: PLC0415 - a dry run starts nothing
-
-    if not quiet:
-        say(f"session {folder.id}: starting its worker")
-    try:
-        launch(folder)
-    except KeyboardInterrupt:
-        sys.stderr.write(f"refeed-tui: interrupted while the worker of {folder.id} started; it may run on; ")
-        sys.stderr.write(f"`refeed-tui abort {folder.id}` stops it\n")
-        raise
 
 
 def _show_detached(folder: SessionFolder, *, as_json: bool) -> None:

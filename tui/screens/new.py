@@ -14,7 +14,7 @@ from sessions.errors import RefeedError
 from sessions.presets import PRESETS
 from sessions.words import rough
 from tui.draft import NAMES, OUTSIDE, Draft, meanings
-from tui.launching import create
+from tui.launching import create, teller
 from tui.plaintext import one_line
 from tui.screens.base import SizedScreen
 from tui.screens.dialogs import Ask, Confirm
@@ -209,7 +209,8 @@ class NewScreen(SizedScreen):
     @work(thread=True, group="launch")
     def _launch(self) -> None:
         try:
-            folder = create(self.draft.asked(), self.draft.on_event())
+            hear = teller("registering", lambda line: self.app.call_from_thread(self.notify, line, markup=False))
+            folder = create(self.draft.asked(), self.draft.on_event(), hear)
             launch(folder)
         except RefeedError as error:
             self.post_message(Launched(None, str(error)))

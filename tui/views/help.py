@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from engine.loading import GRACE_SECONDS
 from stats.words import count
 from tui.views.words import machine_word, wrapped
 
 if TYPE_CHECKING:
+    from sessions.campaign import CampaignState
     from tui.watched import Watched
     from tui.widgets.ink import Line
 
@@ -70,15 +72,24 @@ def keys(*, replay: bool) -> tuple[Line, ...]:
 def abort_question(watched: Watched) -> tuple[Line, ...]:
     """What an abort ends, and what it loses: nothing that is recorded."""
     state, spec = watched.state, watched.spec
-    current = state.current
     unclosed = len(state.unclosed)
     redo = f"{count(unclosed, 'problem')} in work ({count(state.waiting, 'pivot')} so far) would be measured again"
-    at = f" (task {current.problem}, {current.stage})" if current.problem is not None else ""
     return (
         ((f"Abort {watched.folder.id}?", "strong"),),
         (),
-        *wrapped(f"The worker stops within a step{at}, and frees the {machine_word(state)}.", WIDTH),
+        *wrapped(f"{_when(state)}, and frees the {machine_word(state)}.", WIDTH),
         *wrapped(f"Kept: everything recorded; {len(state.measured)} of {spec.problems} problems are measured.", WIDTH),
         *wrapped(f"Lost: nothing that is recorded. On resume, {redo}.", WIDTH),
         *wrapped(f"`refeed-tui resume {watched.folder.id}` continues it.", WIDTH, "muted"),
     )
+
+
+def _when(state: CampaignState) -> str:
+    """When a worker stops that is asked to now."""
+    current = state.current
+    if current.stage == "loading":
+        return f"The engine still loads: the worker stops within {GRACE_SECONDS:.0f} seconds, whatever it is reading"
+    if current.stage == "closing":
+        return "The worker is closing its engine already"
+    at = f" (task {current.problem}, {current.stage})" if current.problem is not None else ""
+    return f"The worker stops within a step{at}"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from stats.words import count
 from tui.plaintext import one_line
+from tui.progress import REASON_LIMIT
 from tui.views.words import (
     bar,
     duration,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 PASS_NUMBER: Final = {"exact-1": 1, "exact-2": 2, "re-feed": 3}
 ALMOST_FULL: Final = 0.95
+WHOLE_REASON: Final = "(7: all of it)"  # the panel of what happened
 
 
 def progress(watched: Watched, width: int, glyphs: Glyphs) -> tuple[Line, Line]:
@@ -54,15 +56,19 @@ def _standing(watched: Watched, width: int, glyphs: Glyphs) -> tuple[Line, Line]
         return ((text[:width], "bad"),), (("what is shown is what came before that line", "warn"),)
     if state.ended is not None:
         ink: Ink = "bad" if status(watched.status).ink == "bad" else "plain"
-        reason = f" {state.ended.state}: {one_line(state.ended.reason, 300)} "
+        reason = f"{state.ended.state}: {one_line(state.ended.reason, REASON_LIMIT)}"
+        more = f"{glyphs.ellipsis} {WHOLE_REASON}"
+        room = max(len(more) + 1, width - 2 * (ink == "bad"))
         hint = _hint(watched)
-        if ink == "bad" and len(reason) > width and not hint[0][0]:
-            told = textwrap.wrap(reason.strip(), width - 2, max_lines=2, placeholder=glyphs.ellipsis)
-            first, second = (((f" {line} ", ink),) for line in told)
-            return first, second
+        if ink == "bad" and len(reason) > room and not hint[0][0]:
+            first, *rest = textwrap.wrap(
+                reason, room, max_lines=2, placeholder=more
+            )  # a long word may fill none or all
+            return ((f" {first} ", ink),), ((f" {rest[0]} " if rest else "", ink),)
         if not hint[0][0] and state.tokens > 0:
             hint = ((f"{state.tokens:,} tokens generated in {duration(elapsed(watched))}", "muted"),)
-        return ((reason[:width] if ink == "bad" else reason.strip()[:width], ink),), hint
+        shown = textwrap.shorten(reason, room, placeholder=more) if len(reason) > room else reason
+        return ((f" {shown} " if ink == "bad" else shown, ink),), hint
     if watched.status == "interrupted":
         text = f" worker died; `refeed-tui resume {watched.folder.id}` continues it "
         return ((text[:width], "bad"),), _hint(watched)
@@ -79,6 +85,8 @@ def _doing(watched: Watched) -> str:
             return "starting the engine"
         share = "" if notice.fraction is None or notice.fraction <= 0 else f" {100 * notice.fraction:.0f}%"
         return f"{one_line(notice.text, 60)}{share}"
+    if current.stage == "closing":
+        return "closing the engine"
     nth = f"problem {min(len(state.measured) + 1, watched.spec.problems)}/{watched.spec.problems}"
     if current.stage in PASS_NUMBER:
         return f"{nth} (task {current.problem}) {current.stage} [{PASS_NUMBER[current.stage]} of 3]"
