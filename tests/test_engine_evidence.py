@@ -160,6 +160,19 @@ def test_a_pivot_records_its_counts_its_hit_and_its_own_trunks_grade(bench: Benc
     assert [result.twins for result in (first.exact1, first.exact2, first.refeed)] == [0, 0, 6]
 
 
+def test_counts_that_an_engine_did_not_give_are_left_out_of_their_range(bench: Benches) -> None:
+    """A missing count is no 0 and no error; without any there is no range, and without origins no decode-time share."""
+    runs = [ran(0), ran(1), ran(2)]
+    some = (replace(runs[1].completions[0], cached_tokens=None), *runs[1].completions[1:])
+    none = tuple(replace(one, cached_tokens=None) for one in runs[2].completions)
+    counted = tuple(replace(one, origins=None) for one in runs[0].completions)
+    runs = [replace(run, completions=done) for run, done in zip(runs, (counted, some, none), strict=True)]
+    rows = [served(bench(), TRUNKS, (CUT, LATER), run) for run in runs]
+    first, _ = pivot_events(bench(), TRUNKS, (CUT, LATER), runs, rows)
+    assert (first.exact1.cached, first.exact2.cached, first.refeed.cached) == ((16, 16), (16, 16), None)
+    assert (first.cache.proof, first.cache.hit_tokens, first.cache.decode_tokens) == ("counts", 16, None)
+
+
 @pytest.mark.parametrize("number", [0, 1, 2])
 def test_a_failure_in_any_pass_fails_its_pivot_and_no_other(bench: Benches, number: int) -> None:
     """The pivot of rollout 1 failed in one pass; the one at the same position of rollout 0 did not."""
@@ -184,7 +197,7 @@ def test_a_cut_s_prefix_ends_before_its_pivot() -> None:
 def test_a_real_problems_pivots_say_what_its_completions_did(tmp_path: Path) -> None:
     """Three real passes: grades, caps, tokens, hits, twins and decode-time state, each counted again from its ids."""
     engine = open_tiny(write_checkpoint(tmp_path, LLAMA))
-    spec = replace_spec(k=4, max_pivots=3, max_trunk_tokens=60, max_cont_tokens=20)
+    spec = replace_spec(rollouts=6, k=4, margin=5.0, max_pivots=6, max_trunk_tokens=60, max_cont_tokens=20)
     bench, _ = bench_of(engine, spec)
     (trunks,) = generate(bench, [Problem(7, "q" * 10, "1")], 0)
     cuts = trunks.cuts()
@@ -240,5 +253,6 @@ def test_a_real_problems_pivots_say_what_its_completions_did(tmp_path: Path) -> 
         hit = 16 * (pivot.position // 16)
         assert (pivot.cache.hit_tokens, pivot.exact1.cached, pivot.exact2.cached) == (hit, (hit, hit), (hit, hit))
         assert pivot.cache.decode_tokens == hit - len(trunks.prompt)
-    assert len(pivots) > 1
+        assert (pivot.cache.state, pivot.cache.proof) == ("verified", "ledger")
+    assert max(pivot.cache.hit_tokens for pivot in pivots) > 16, "no hit of several blocks"
     assert any(nets), "nothing to grade"
