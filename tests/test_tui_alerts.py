@@ -11,7 +11,7 @@ from sessions.spec import CampaignSpec
 from sessions.state import new_state
 from tests.session_events import cache_failure
 from tests.tui_journals import Script
-from tests.tui_pilot import living, opened, settle
+from tests.tui_pilot import living, opened, screen_text, when
 from tui.alerts import alert, crossed, notification
 from tui.app import RefeedApp
 
@@ -84,9 +84,5 @@ async def test_only_what_happens_while_watched_rings(tmp_path: Path, monkeypatch
     with living(script.folder):
         async with opened(script.folder) as (app, pilot):
             script.say(END)
-            for _ in range(100):
-                await pilot.pause(0.02)
-                await settle(app, pilot)
-                if any(heard):
-                    break
+            await when(pilot, lambda: any(heard), lambda: f"nobody was called:\n{screen_text(app)}")
     assert any("aborted: cache check failed" in text for text in heard)

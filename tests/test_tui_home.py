@@ -11,7 +11,7 @@ from textual.widgets import Input
 
 from sessions.errors import RefeedError
 from tests.tui_journals import Script, imported
-from tests.tui_pilot import living, opened, screen_text
+from tests.tui_pilot import living, opened, screen_text, until
 from tui.draft import NAMES, Draft
 from tui.screens.home import HomeScreen
 from tui.screens.new import NewScreen
@@ -21,20 +21,6 @@ from tui.widgets.table import LineTable
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from textual.pilot import Pilot
-
-    from tui.app import RefeedApp
-
-
-async def until(app: RefeedApp, pilot: Pilot[int], said: str) -> str:
-    """Wait until the screen says something."""
-    for _ in range(150):
-        await pilot.pause(0.04)
-        text = screen_text(app)
-        if said in text:
-            return text
-    raise AssertionError(f"{said!r} did not appear:\n{screen_text(app)}")
 
 
 @pytest.fixture
@@ -123,7 +109,8 @@ async def test_the_report_and_an_export_are_at_hand(home: Path) -> None:
         app.screen.query_one(Input).value = "csv"
         await pilot.press("enter")
         await until(app, pilot, "wrote")
-        assert "notes on its numbers" in " ".join(screen_text(app).split())
+        told = " ".join(screen_text(app).replace("\N{LEFT HALF BLOCK}", " ").split())  # where it wraps is the path's
+        assert "notes on its numbers: R shows them" in told
     assert list((home / script.folder.id).glob("*.csv"))
 
 

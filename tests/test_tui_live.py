@@ -9,7 +9,7 @@ import pytest
 
 from sessions.events import Ended, Notice, Opened, Paused
 from tests.tui_journals import Script, imported
-from tests.tui_pilot import living, opened, screen_text, settle
+from tests.tui_pilot import living, opened, screen_text, settle, when
 from tui.app import parting_words
 from tui.views.glyphs import UNICODE
 from tui.views.header import header
@@ -342,12 +342,11 @@ async def test_the_doubt_of_a_verdict_is_not_cut_at_80_columns(tmp_path: Path) -
 
 async def ended(app: RefeedApp, pilot: Pilot[int]) -> None:
     """Wait until the dashboard has heard of an end."""
-    for _ in range(200):
-        if app.watched is not None and app.watched.state.ended is not None:
-            return
-        await pilot.pause(0.02)
-    message = "no end was heard of within 4 s"
-    raise AssertionError(message)
+
+    def heard() -> bool:
+        return app.watched is not None and app.watched.state.ended is not None
+
+    await when(pilot, heard, lambda: f"no end was heard of:\n{screen_text(app)}")
 
 
 async def test_a_failure_is_told_on_two_lines_and_again_in_the_shell(tmp_path: Path) -> None:

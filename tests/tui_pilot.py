@@ -5,17 +5,20 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-from typing import TYPE_CHECKING, Literal
+import time
+from typing import TYPE_CHECKING, Final, Literal
 
 from tui.app import RefeedApp
 from tui.screens.campaign import CampaignScreen
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator
 
     from textual.pilot import Pilot
 
     from sessions.store import SessionFolder
+
+PATIENCE: Final = 40.0
 
 
 def screen_text(app: RefeedApp) -> str:
@@ -52,16 +55,29 @@ async def opened(
         yield app, pilot
 
 
+async def when(pilot: Pilot[int], holds: Callable[[], bool], otherwise: Callable[[], str]) -> None:
+    """Wait until something holds, as long as a busy machine may need; what to say when it never does."""
+    deadline = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < deadline, otherwise()
+        await pilot.pause(0.02)
+
+
+async def until(app: RefeedApp, pilot: Pilot[int], said: str) -> str:
+    """Wait until the screen says something; the whole screen then."""
+    await when(pilot, lambda: said in screen_text(app), lambda: f"{said!r} did not appear:\n{screen_text(app)}")
+    return screen_text(app)
+
+
 async def settle(app: RefeedApp, pilot: Pilot[int]) -> None:
     """Wait until the journal is read and the screen shows it."""
-    for _ in range(200):
-        await pilot.pause(0.02)
-        screen = app.screen
-        if isinstance(screen, CampaignScreen) and screen.settled:
-            screen.repaint(force=True)
-            await pilot.pause()
-            screen.repaint(force=True)
-            await pilot.pause()
-            return
-    message = "the journal was not read within 4 s"
-    raise AssertionError(message)
+
+    def settled() -> bool:
+        return isinstance(app.screen, CampaignScreen) and app.screen.settled
+
+    await pilot.pause(0.02)
+    await when(pilot, settled, lambda: f"the journal was not read:\n{screen_text(app)}")
+    for _ in range(2):
+        if isinstance(app.screen, CampaignScreen):
+            app.screen.repaint(force=True)
+        await pilot.pause()
