@@ -254,5 +254,5 @@ def test_a_real_problems_pivots_say_what_its_completions_did(tmp_path: Path) -> 
         assert (pivot.cache.hit_tokens, pivot.exact1.cached, pivot.exact2.cached) == (hit, (hit, hit), (hit, hit))
         assert pivot.cache.decode_tokens == hit - len(trunks.prompt)
         assert (pivot.cache.state, pivot.cache.proof) == ("verified", "ledger")
-    assert max(pivot.cache.hit_tokens for pivot in pivots) > 16, "no hit of several blocks"
+    assert max(16 * (pivot.position // 16) for pivot in pivots) > 16, "no hit of several blocks"
     assert any(nets), "nothing to grade"
