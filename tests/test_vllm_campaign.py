@@ -17,6 +17,7 @@ from engine.registration import resolve
 from engine.supervisor import launch, log_tail, send
 from sessions.events import CacheFailure, Ended, EngineReady, Notice, PassEnded, Pivot, ProblemClosed
 from sessions.reading import verify
+from sessions.recount import recount
 from sessions.spec import BUNDLED_MODEL, register
 from sessions.store import Store
 from tests.campaigns import SMALL, Faulty, conduct
@@ -52,7 +53,7 @@ def backend() -> Iterator[Backend]:
 
 
 def test_every_pivot_of_a_campaign_is_verified_by_the_ledger(backend: Backend, tmp_path: Path) -> None:
-    """Trunks in one wave, re-feeds made cold by salts: no failure, every pivot proved, decode-time shares known."""
+    """Trunks in one wave, re-feeds made cold by salts: every pivot proved, shares known, and counted again."""
     spec = campaign_spec(problems=3, rollouts=4, max_pivots=3)
     record = conduct(spec, tmp_path, backend=backend)
     assert (record.ended.state, record.ended.exit_code) == ("finished", 0)
@@ -65,6 +66,7 @@ def test_every_pivot_of_a_campaign_is_verified_by_the_ledger(backend: Backend, t
         prompt = pivot.position - pivot.index
         assert pivot.cache.decode_tokens == max(pivot.cache.hit_tokens - prompt, 0)
     assert not record.of(CacheFailure)
+    assert recount(record.events, tmp_path).pivots == len(pivots)
 
 
 def test_a_replica_is_bit_identical_on_this_engine(backend: Backend, tmp_path: Path) -> None:
