@@ -25,7 +25,6 @@ from tests.session_events import closed, engine_ready, opened, pivot, trunks_don
 from tui import cli
 
 REPO = Path(__file__).parents[1]
-PATIENCE = 60.0
 EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e\u2028\r\nrefeed-tui: all is well\x00\x7f"
 
 

@@ -334,6 +334,8 @@ def test_other_settings_are_not_pooled() -> None:
     with pytest.raises(RefeedError, match=r"a and b cannot be pooled: they differ in k \(4 and 8\)") as caught:
         check_same([one, from_fields(fields("paper-k8"))], ["a", "b"])
     assert caught.value.kind == "usage"
+    with pytest.raises(RefeedError, match=r"a and c cannot be pooled: they differ in k \(4 and 8\)"):
+        check_same([one, one, from_fields(fields("paper-k8"))], ["a", "b", "c"])
     with pytest.raises(RefeedError, match="nothing to pool"):
         pool_sessions([], [])
 
@@ -342,7 +344,7 @@ def test_the_same_data_under_two_paths_pools_and_other_data_does_not() -> None:
     """Data and models enter by content: a path is where they lie, a digest is what they are."""
     one, other = (from_fields({"task": f"jsonl:{folder}/t.jsonl", "task_digest": "d" * 64}) for folder in ("/a", "/b"))
     check_same([one, other], ["a", "b"])
-    with pytest.raises(RefeedError, match="differ in task"):
+    with pytest.raises(RefeedError, match=r"differ in task \('jsonl:/a/t.jsonl' and 'jsonl:/b/t.jsonl'\), task_digest"):
         check_same([one, from_fields({"task": "jsonl:/b/t.jsonl", "task_digest": "e" * 64})], ["a", "b"])
     unknown = [from_fields({"model": model}) for model in ("/a", "/b")]
     with pytest.raises(RefeedError, match="differ in model"):
