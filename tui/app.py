@@ -27,6 +27,7 @@ from tui.views import help as help_view
 from tui.views.glyphs import ASCII, UNICODE, wants_ascii
 from tui.watched import Watched
 from tui.widgets.ink import DARK, LIGHT
+from tui.worker import unseen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -239,9 +240,11 @@ def parting_words(watched: Watched) -> str:
     if watched.mode == "replay":
         return ""
     if watched.live and state.ended is None:
-        return "".join(f"{line}\n" for line in parting(session, paused=state.paused))
+        return "".join(f"{line}\n" for line in parting(session, paused=state.paused, host=watched.away))
     if not watched.was_live:
         return ""
+    if watched.away:
+        return f"session {session} is not seen any more: {unseen(watched.away)}.\n"
     if state.ended is None:
         return f"session {session} was interrupted: its worker died.\n  go on:      refeed-tui resume {session}\n"
     report = f"  report:     refeed-tui report {session}\n" if state.measured else ""

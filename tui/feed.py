@@ -12,6 +12,7 @@ from sessions.errors import RefeedError
 from sessions.events import CacheFailure, Opened, Pivot, ProblemClosed
 from sessions.reading import Follower
 from stats.special import t_cdf
+from tui.worker import Worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,11 +32,11 @@ EVENTS_PER_SECOND: Final = 20.0
 class Batch(Message):
     """Events from the journal, and what else the reader knows."""
 
-    def __init__(self, events: list[AnyEvent], *, live: bool, caught_up: bool, broken: str = "") -> None:
+    def __init__(self, events: list[AnyEvent], worker: Worker, *, caught_up: bool, broken: str = "") -> None:
         """Hold what was read."""
         super().__init__()
         self.events = events
-        self.live = live
+        self.worker = worker
         self.caught_up = caught_up
         self.broken = broken
 
@@ -74,30 +75,30 @@ class Feed:
     def run(self) -> None:
         """Read until `stop`; a broken journal is told once and ends the reading."""
         t_cdf(1.0, 0.0)  # loads scipy here; the first closed problem would load it on the event loop
-        polls, live = 0, False
-        told: tuple[bool, bool] | None = None
+        polls, worker = 0, Worker()
+        told: tuple[Worker, bool] | None = None
         with Follower(self._folder.journal_path, self._digest) as follower:
             while not self._stop.is_set():
                 if polls % ALIVE_EVERY == 0:
-                    live = self._live()
+                    worker = self._worker()
                 polls += 1
                 try:
                     events = follower.poll(BATCH)
                 except RefeedError as error:
-                    self._send(Batch([], live=live, caught_up=True, broken=error.message))
+                    self._send(Batch([], worker, caught_up=True, broken=error.message))
                     return
                 caught_up = len(events) < BATCH
-                if events or told != (live, caught_up):
-                    told = (live, caught_up)
-                    self._send(Batch(events, live=live, caught_up=caught_up))
+                if events or told != (worker, caught_up):
+                    told = (worker, caught_up)
+                    self._send(Batch(events, worker, caught_up=caught_up))
                 if caught_up:
                     self._stop.wait(self._wait)
 
-    def _live(self) -> bool:
+    def _worker(self) -> Worker:
         try:
-            return self._folder.live() or self._folder.elsewhere() != ""
+            return Worker.of(self._folder)
         except RefeedError:  # a lock file that cannot be asked tells nothing; the journal still does
-            return False
+            return Worker()
 
     def _send(self, batch: Batch) -> None:
         self._room.acquire()

@@ -14,6 +14,7 @@ from tui import errors
 from tui.console import say, warn
 from tui.plaintext import one_line
 from tui.progress import REASON_LIMIT, Teller
+from tui.worker import Worker, unseen
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,6 +48,7 @@ class PlainFollower:
 
     Attributes:
         teller: what was heard so far.
+        worker: whether it lived when it was last asked for, and where.
     """
 
     def __init__(self, folder: SessionFolder) -> None:
@@ -56,7 +58,7 @@ class PlainFollower:
         self.teller = Teller(registration.campaign())
         self._journal = Follower(folder.journal_path, registration.digest)
         self._heard_at = self._said_at = time.monotonic()
-        self._elsewhere = ""
+        self.worker = Worker()
 
     @property
     def torn(self) -> int:
@@ -82,13 +84,10 @@ class PlainFollower:
 
     def _live(self) -> bool:
         """Whether a worker runs, here or on a host whose lock is not seen here."""
-        if self.folder.live():
-            return True
-        host = self.folder.elsewhere()
-        if host and not self._elsewhere:
-            self._say(f"runs on host {host}; pause, resume and abort have to be asked there")
-        self._elsewhere = host
-        return host != ""
+        before, self.worker = self.worker, Worker.of(self.folder)
+        if self.worker.live and self.worker.host and not before.host:
+            self._say(f"runs on host {self.worker.host}; pause, resume and abort have to be asked there")
+        return self.worker.live
 
     def _poll(self) -> None:
         for event in self._journal.poll():
@@ -115,7 +114,9 @@ class PlainFollower:
     def say_end(self) -> None:
         """Say on stderr what went wrong, if anything did; called last, so that it stands where one looks."""
         ended = self.teller.state.ended
-        if ended is None:
+        if ended is None and self.worker.host:
+            warn(f"refeed-tui: session {self.folder.id} is not seen any more: {unseen(self.worker.host)}")
+        elif ended is None:
             self._say_death()
         elif ended.exit_code != errors.DONE:
             warn(f"refeed-tui: session {self.folder.id} {ended.state}: {one_line(ended.reason, REASON_LIMIT)}")

@@ -94,7 +94,7 @@ def _follow(folder: SessionFolder) -> int:
         code = follower.run()
     except KeyboardInterrupt:
         if follower.teller.state.ended is None:
-            _say_detached(folder, follower.teller.state)
+            _say_detached(folder, follower)
         raise
     _report(Session(folder, follower.teller.state, follower.torn))
     follower.say_end()
@@ -110,7 +110,7 @@ def _report(session: Session) -> None:
     show(*render(audit([session])))
 
 
-def _say_detached(folder: SessionFolder, state: CampaignState) -> None:
+def _say_detached(folder: SessionFolder, follower: PlainFollower) -> None:
     say()
-    for line in parting(folder.id, paused=state.paused):
+    for line in parting(folder.id, paused=follower.teller.state.paused, host=follower.worker.host):
         say(line)

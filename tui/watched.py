@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sessions.spec import CampaignSpec, Registration
     from sessions.store import SessionFolder
     from stats.report import Report
+    from tui.worker import Worker
 
 Mode = Literal["attach", "replay"]
 
@@ -40,7 +41,8 @@ class Watched:
         mode: attached to the journal's end, or replayed on the recorded clock.
         teller: puts events in words; holds everything that was folded so far.
         revision: grows with every change; a pane whose revision is this one has nothing to do.
-        live: whether a worker holds the session's lock.
+        live: whether a worker runs.
+        host: of the last worker where that is another one than this; empty otherwise.
         caught_up: whether the journal was read to its present end.
         opened: whether it was at any time.
         broken: what is wrong with the journal; empty when nothing is.
@@ -59,6 +61,7 @@ class Watched:
     teller: Teller
     revision: int = 0
     live: bool = False
+    host: str = ""
     was_live: bool = False
     caught_up: bool = False
     opened: bool = False
@@ -101,12 +104,13 @@ class Watched:
         self.heard_at = time.monotonic() - silent
         self.revision += 1
 
-    def heard(self, *, live: bool, caught_up: bool, broken: str = "") -> None:
+    def heard(self, worker: Worker, *, caught_up: bool, broken: str = "") -> None:
         """Take over what the reader knows besides events."""
-        if (live, caught_up, broken or self.broken) != (self.live, self.caught_up, self.broken):
-            self.live, self.caught_up, self.broken = live, caught_up, broken or self.broken
+        known = (*worker, caught_up, broken or self.broken)
+        if known != (self.live, self.host, self.caught_up, self.broken):
+            self.live, self.host, self.caught_up, self.broken = known
             self.revision += 1
-        self.was_live = self.was_live or live
+        self.was_live = self.was_live or worker.live
         self.opened = self.opened or caught_up
 
     @property
@@ -129,8 +133,16 @@ class Watched:
         return time.monotonic() - self.heard_at
 
     @property
+    def away(self) -> str:
+        """Host of a worker that has not ended and is not on this machine; empty otherwise."""
+        return "" if self.state.ended is not None or self.state.imported else self.host
+
+    @property
     def status(self) -> str:
-        """What the session is doing: a word for a state of `sessions.store`."""
+        """What the session is doing: a word for a state of `sessions.store`.
+
+        "unseen" besides these: the worker is of another host, and silent for so long that it may live or be dead.
+        """
         state = self.state
         if self.mode == "replay" and state.ended is None:
             return "paused" if state.paused else "running"
@@ -140,4 +152,6 @@ class Watched:
             return "imported"
         if state.ended is not None:
             return state.ended.state
-        return "interrupted" if self.caught_up else "reading"
+        if not self.caught_up:
+            return "reading"
+        return "unseen" if self.away else "interrupted"

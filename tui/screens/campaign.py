@@ -143,7 +143,7 @@ class CampaignScreen(SizedScreen):
         self.watched.take(batch.events)
         if was_live:
             self.refeed.wake(alert(batch.events, self.watched.state, had_crossed=had_crossed))
-        self.watched.heard(live=batch.live, caught_up=batch.caught_up, broken=batch.broken)
+        self.watched.heard(batch.worker, caught_up=batch.caught_up, broken=batch.broken)
         if self._feed is not None:
             self._feed.done_with_one()
 
@@ -199,7 +199,8 @@ class CampaignScreen(SizedScreen):
         running = self.watched.live and self.watched.state.ended is None
         paused = self.watched.state.paused
         leave = f"leave ({'stays paused' if paused else 'campaign goes on'})" if running else "leave"
-        control = (("P", "resume" if paused else "pause"), ("A", "abort")) if running else ()
+        commands = (("P", "resume" if paused else "pause"), ("A", "abort"))
+        control = commands if running and not self.watched.away else ()
         return (("q", leave), ("?", "help"), *control, *self.pane.keys, ("y", "copy"), ("^p", "palette"))
 
     def too_small(self) -> Sequence[Line]:
@@ -300,8 +301,12 @@ class CampaignScreen(SizedScreen):
             self.refeed.confirm_abort(self.watched)
 
     def controllable(self) -> bool:
-        """Whether there is a worker to command; says so where there is none."""
+        """Whether there is a worker to command from here; says so where there is none."""
         if not self.watched.live or self.watched.state.ended is not None:
             self.notify("no worker is running on this session", markup=False)
+            return False
+        if self.watched.away:
+            host = f"the worker runs on host {self.watched.away}"
+            self.notify(f"{host}: pause, resume and abort have to be asked there", markup=False)
             return False
         return True

@@ -15,6 +15,7 @@ from tui.stopping import process
 from tui.views.tape import tape as tape_line
 from tui.watched import Watched
 from tui.widgets.lines import Lines
+from tui.worker import Worker
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -129,7 +130,7 @@ class ReplayScreen(CampaignScreen):
         """Start the tape."""
         self.tape = message.tape
         self._advanced_at = time.monotonic()
-        self.watched.heard(live=False, caught_up=True, broken=message.broken)
+        self.watched.heard(Worker(), caught_up=True, broken=message.broken)
         self.repaint(force=True)
 
     def _advance(self) -> None:
@@ -164,7 +165,7 @@ class ReplayScreen(CampaignScreen):
         """Continue from the other place."""
         fresh = message.watched
         fresh.revision = self.watched.revision + 1
-        fresh.heard(live=False, caught_up=True, broken=self.watched.broken)
+        fresh.heard(Worker(), caught_up=True, broken=self.watched.broken)
         self.watched = fresh
         self.seeking = False
         if self.tape is not None:

@@ -40,6 +40,7 @@ def header(watched: Watched, width: int, glyphs: Glyphs) -> tuple[Line, Line]:
     first = joined(
         (
             (block(status(watched.status), glyphs),),
+            ((f"on {watched.away}", "warn"),) if watched.away else (),
             ((f"{state.events:,} events read", "warn"),) if not watched.opened and watched.mode == "attach" else (),
             ((one_line(name, 32), "strong"),),
             *_time_and_money(watched),

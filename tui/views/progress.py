@@ -15,7 +15,9 @@ from tui.views.words import (
     joined,
     machine_word,
     status,
+    wrapped,
 )
+from tui.worker import unseen
 
 if TYPE_CHECKING:
     from sessions.campaign import CampaignState
@@ -35,10 +37,7 @@ def progress(watched: Watched, width: int, glyphs: Glyphs) -> tuple[Line, Line]:
     if standing is not None:
         return standing
     if state.paused:
-        replayed = watched.mode == "replay"
-        held = "was held and billed meanwhile" if replayed else "stays held and billed; P goes on"
-        text = f"PAUSED: the {machine_word(state)} {held}"
-        return ((text, "warn"),), _load(state, width, glyphs)
+        return _held(watched, width, glyphs)
     what = _doing(watched)
     if current.total <= 0:
         return ((what, "plain"),), _load(state, width, glyphs)
@@ -69,12 +68,30 @@ def _standing(watched: Watched, width: int, glyphs: Glyphs) -> tuple[Line, Line]
             hint = ((f"{state.tokens:,} tokens generated in {duration(elapsed(watched))}", "muted"),)
         shown = textwrap.shorten(reason, room, placeholder=more) if len(reason) > room else reason
         return ((f" {shown} " if ink == "bad" else shown, ink),), hint
-    if watched.status == "interrupted":
-        text = f" worker died; `refeed-tui resume {watched.folder.id}` continues it "
-        return ((text[:width], "bad"),), _hint(watched)
+    if watched.status in {"interrupted", "unseen"}:
+        return _gone(watched, width)
     if not state.runs:
         return (("nothing is recorded yet", "muted"),), _hint(watched)
     return None
+
+
+def _held(watched: Watched, width: int, glyphs: Glyphs) -> tuple[Line, Line]:
+    """What a pause costs, and what ends it."""
+    replayed, away = watched.mode == "replay", watched.away
+    held = "was held and billed meanwhile" if replayed else f"stays held and billed{'' if away else '; P goes on'}"
+    text = f"PAUSED: the {machine_word(watched.state)} {held}"
+    if away:
+        return ((text, "warn"),), ((f"`refeed-tui resume` on host {away} goes on", "warn"),)
+    return ((text, "warn"),), _load(watched.state, width, glyphs)
+
+
+def _gone(watched: Watched, width: int) -> tuple[Line, Line]:
+    """A worker that died; or one on another host that is silent, and may live."""
+    if not watched.away:
+        text = f" worker died; `refeed-tui resume {watched.folder.id}` continues it "
+        return ((text[:width], "bad"),), _hint(watched)
+    first, *rest = wrapped(f"NOT SEEN from here: {unseen(watched.away)}", width, "warn")
+    return first, rest[0] if rest else (("", "plain"),)
 
 
 def _doing(watched: Watched) -> str:

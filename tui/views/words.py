@@ -35,6 +35,7 @@ STATUS: Final[dict[str, Status]] = {
     "aborted": Status("ABORTED", "bad"),
     "failed": Status("FAILED", "bad"),
     "interrupted": Status("INTERRUPTED", "bad"),
+    "unseen": Status("NOT SEEN", "warn"),
     "imported": Status("IMPORTED", "accent"),
 }
 ENOUGH_TO_EXTRAPOLATE: Final = 2
