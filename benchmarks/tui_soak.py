@@ -9,8 +9,9 @@ sessions and the session again (a whole new attach in the same process), one thi
 attaches to the whole journal and is used in the same way: what the first one holds beyond that is what watching for
 long costs.
 
-Every sample is of `--every` seconds: resident memory, how late a timer of 10 ms fired (the event loop's lag), events
-folded, and what would leak without showing in memory at once: threads, open files, tasks, screens.
+Every sample is of `--every` seconds: resident memory, how late a timer of 10 ms fired (the event loop's lag) and how
+much CPU time the loop's thread took meanwhile (the part of the lag that is not the machine's), events folded, and what
+would leak without showing in memory at once: threads, open files, tasks, screens, campaigns that are still held.
 """
 
 from __future__ import annotations
@@ -95,19 +96,22 @@ class Clocks:
         """Measure this app's loop."""
         self._app = app
         self._late: list[float] = []
+        self._busy: list[float] = []
         self._began = time.monotonic()
         self.samples: list[dict[str, Any]] = []
 
     async def tick(self) -> None:
         """Run the timer until cancelled."""
         while True:
-            asked = time.monotonic()
+            asked, used = time.monotonic(), time.thread_time()
             await asyncio.sleep(0.01)
             self._late.append(1000 * (time.monotonic() - asked - 0.01))
+            self._busy.append(1000 * (time.thread_time() - used))
 
     def sample(self, doing: str) -> None:
         """Close the present interval."""
         late, self._late = sorted(self._late), []
+        busy, self._busy = sorted(self._busy), []
         state = None if self._app.watched is None else self._app.watched.state
         found = {
             "at_s": round(time.monotonic() - self._began, 1),
@@ -116,12 +120,15 @@ class Clocks:
             "lag_p50_ms": round(late[len(late) // 2], 2),
             "lag_p99_ms": round(late[len(late) * 99 // 100], 1),
             "lag_max_ms": round(late[-1], 1),
+            "busy_p99_ms": round(busy[len(busy) * 99 // 100], 1),
+            "busy_max_ms": round(busy[-1], 1),
             "events": 0 if state is None else state.events,
             "pivots": 0 if state is None else len(state.pivots),
             "threads": threading.active_count(),
             "files": len(list(Path("/proc/self/fd").iterdir())),
             "tasks": len(asyncio.all_tasks()),
             "screens": len(self._app.screen_stack),
+            "load_average": round(os.getloadavg()[0], 1),
         }
         self.samples.append(found)
         print(json.dumps(found), flush=True)
@@ -168,7 +175,8 @@ def _actions() -> Iterator[str]:
 
 async def view(folder: SessionFolder, seconds: float, growing: float, every: float) -> dict[str, Any]:
     """Watch for so long and return the samples; the last one is taken after a full garbage collection."""
-    from tui.app import RefeedApp  # noqa: PLC0415  (its import is part of the memory that is measured)
+    from sessions.campaign import CampaignState  # noqa: PLC0415  (its import is part of the memory that is measured)
+    from tui.app import RefeedApp  # noqa: PLC0415  (likewise)
 
     app = RefeedApp(folder, mode="attach", ascii_only=False)
     async with app.run_test(size=SIZES["middle"]) as pilot:
@@ -187,8 +195,9 @@ async def view(folder: SessionFolder, seconds: float, growing: float, every: flo
         gc.collect()
         clocks.sample("after a full collection")
         ticking.cancel()
-        objects = len(gc.get_objects())
-    return {"samples": clocks.samples, "objects": objects}
+        objects = gc.get_objects()
+        campaigns = sum(isinstance(one, CampaignState) and one.events > 0 for one in objects)
+    return {"samples": clocks.samples, "objects": len(objects), "campaigns": campaigns}
 
 
 def viewer(folder: str, out: Path, seconds: float, growing: float, every: float) -> dict[str, Any]:
@@ -215,6 +224,7 @@ def summary(long: dict[str, Any], fresh: dict[str, Any]) -> dict[str, Any]:
         "resident_mb_at_first": samples[0]["resident_mb"],
         "resident_mb_at_last": last["resident_mb"],
         "resident_mb_of_a_fresh_viewer": alone["resident_mb"],
+        "campaigns_held": long["campaigns"],
         "objects": long["objects"],
         "objects_of_a_fresh_viewer": fresh["objects"],
         "standing_resident_mb_first_half_mean": mean(standing[:half], "resident_mb"),
@@ -222,6 +232,9 @@ def summary(long: dict[str, Any], fresh: dict[str, Any]) -> dict[str, Any]:
         "lag_p99_ms_median": sorted(sample["lag_p99_ms"] for sample in samples)[len(samples) // 2],
         "lag_p99_ms_worst": max(sample["lag_p99_ms"] for sample in samples),
         "lag_max_ms": max(sample["lag_max_ms"] for sample in samples),
+        "busy_p99_ms_median": sorted(sample["busy_p99_ms"] for sample in samples)[len(samples) // 2],
+        "busy_p99_ms_worst": max(sample["busy_p99_ms"] for sample in samples),
+        "busy_max_ms": max(sample["busy_max_ms"] for sample in samples),
     }
 
 

@@ -18,6 +18,7 @@ from tui.screens.pivots import PivotsPane
 from tui.screens.records import LogPane, ProblemsPane, RegistrationPane
 from tui.views.header import header
 from tui.views.words import block, status
+from tui.watched import Watched
 from tui.widgets.bar import KeyBar, TabBar
 from tui.widgets.lines import Lines
 
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from stats.report import Report
     from stats.table import PivotTable
     from tui.app import RefeedApp
-    from tui.watched import Watched
     from tui.widgets.ink import Line
 
 TEXT_EVERY: Final = 0.25
@@ -132,9 +132,18 @@ class CampaignScreen(SizedScreen):
         self.run_worker(self._feed.run, thread=True, name="feed", exit_on_error=True)
 
     def on_unmount(self) -> None:
-        """Stop reading."""
+        """Stop reading, and let go of what was read.
+
+        Textual's message pumps hold on to their last message and its sender, and its style caches to what the last
+        1,024 widgets drew; hours of a campaign, and of every one that was looked at before, would stay with them.
+        """
         if self._feed is not None:
             self._feed.stop()
+        self._feed, self._panes = None, ()
+        self.watched = Watched.of(self.watched.folder, self.watched.mode)
+        forget = getattr(self._styles_cache.get_inner_outer, "cache_clear", None)  # an lru_cache in textual 8.2
+        if forget is not None:
+            forget()
 
     def on_batch(self, batch: Batch) -> None:
         """Fold what the reader posted."""

@@ -52,6 +52,10 @@ class PivotsPane(Pane):
         yield Input(placeholder=query.HELP, id="pivots-filter", classes="filter hidden")
         yield LineTable(pivots.NARROW, id="pivots-table", follow=True)
 
+    def on_unmount(self) -> None:
+        """Let go of the session."""
+        self._watched = self._shown = None
+
     @property
     def table(self) -> LineTable:
         """The table."""

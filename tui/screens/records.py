@@ -74,6 +74,10 @@ class LogPane(Pane):
         yield Lines(id="log-note", classes="note")
         yield LineTable(log.COLUMNS, id="log-table", follow=True)
 
+    def on_unmount(self) -> None:
+        """Let go of the session."""
+        self._lines = self._of = None
+
     def paint(self, watched: Watched, *, plots: bool) -> None:
         """Show new entries."""
         note = self.query_one("#log-note", Lines)

@@ -97,6 +97,10 @@ class ReplayScreen(CampaignScreen):
         self.set_interval(TAPE_EVERY * pace, self._advance)
         self._load()
 
+    def on_unmount(self) -> None:
+        """Let go of the recording, too; Textual calls the base's."""
+        self.tape = None
+
     def frame_stamp(self) -> object:
         """What the tape's line shows, to compare."""
         tape = self.tape

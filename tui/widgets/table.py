@@ -144,6 +144,10 @@ class LineTable(ScrollView, Inked, can_focus=True):
         self.cursor = place
         self.refresh()
 
+    def on_unmount(self) -> None:
+        """Let go of the rows, and of what they read: others may hold on to a widget that went."""
+        self.rows = NoRows()
+
     @property
     def key(self) -> int | None:
         """Name of the cursor's row; None without rows."""
