@@ -47,7 +47,7 @@ PANELS = {
     "5": "|credit| >= 0.5",
     "6": "measured",
     "7": "closed: 12 pivots",
-    "8": "pooled excess above 0.05: load-bearing",
+    "8": "pooled excess above 0.05 (5pp): load-bearing",
     "1": "symmetry e",
 }
 

@@ -113,7 +113,7 @@ class NewScreen(SizedScreen):
         width = max(40, self.app.size.width - 2)
         lines: list[Line] = [(("New campaign", "title"),)]
         lines += wrapped(f"presets: {names}", width, "muted")
-        lines.append(((preset.description, "plain"),))
+        lines += wrapped(preset.description, width)
         if error:
             lines += wrapped(error, width, "warn")
         self.query_one("#new-preset", Lines).show(lines)
@@ -152,8 +152,8 @@ class NewScreen(SizedScreen):
 
     def _explain(self) -> None:
         name = NAMES[self.query_one(LineTable).cursor]
-        text = one_line(f"{name}: {meanings().get(name, '')}", 300)
-        self.query_one("#new-meaning", Lines).show((((text, "muted"),),))
+        width = max(40, self.app.size.width - 2)
+        self.query_one("#new-meaning", Lines).show(fields.detail(self.draft, name, width, self.refeed.glyphs))
 
     def on_line_table_chosen(self, message: LineTable.Chosen) -> None:
         """Change a field."""

@@ -136,7 +136,7 @@ def _excess(watched: Watched, condition: Condition, width: int, glyphs: Glyphs) 
         load_bearing=spec.decision[1],
     )
     so_far = " so far" if unfinished(watched.state) else ""
-    rule = f"<{spec.decision[0]:.3g} negligible, >{spec.decision[1]:.3g} load-bearing"
+    rule = f"<{100 * spec.decision[0]:.3g}pp negligible, >{100 * spec.decision[1]:.3g}pp load-bearing"
     verdict: Sequence[Span] = ()
     if condition == "common" and ruled.verdict is not None:
         but = doubt(ruled.verdict, pooled.ci95)

@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING, Final
+
+from rich.cells import cell_len
 
 from tui.draft import NAMES, Draft, meanings
 from tui.plaintext import one_line
+from tui.views.words import wrapped
 from tui.widgets.table import Column
 
 if TYPE_CHECKING:
-    from tui.widgets.ink import Ink, Span
+    from tui.views.glyphs import Glyphs
+    from tui.widgets.ink import Ink, Line, Span
 
 COLUMNS: Final = (Column("field", 24), Column("value", 24), Column("from", 8), Column("meaning", 0))
+MOST_LINES: Final = 4
+
+
+def detail(draft: Draft, name: str, width: int, glyphs: Glyphs) -> tuple[Line, ...]:
+    """What a field means, and its value in full where the table has no room for it."""
+    lines: list[Line] = list(wrapped(f"{name}: {meanings().get(name, '')}", width, "muted"))
+    value = one_line(draft.value(name))
+    if cell_len(value) > COLUMNS[1].width:
+        mark = glyphs.ellipsis
+        parts = textwrap.wrap(f"= {value}", width, break_on_hyphens=False, max_lines=MOST_LINES, placeholder=mark)
+        lines += [((part, "plain"),) for part in parts]
+    return tuple(lines)
 
 
 class FieldRows:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from sessions.words import nats, percent
@@ -21,6 +22,9 @@ COMPARISONS: Final[tuple[tuple[int, str, Ink], ...]] = (
     (REPLICA_PROBE, "replica", "floor"),
     (REFEED_PROBE, "re-feed", "refeed"),
 )
+
+NAMED_AT: Final = {"replica": 0.8, "re-feed": 0.4}
+"""Share at which each curve is named."""
 
 
 def numbers(state: CampaignState) -> tuple[Line, ...]:
@@ -58,11 +62,21 @@ def figure(state: CampaignState, width: int) -> Figure:
         if placed:
             placed.append((float(high), placed[-1][1]))
         kept = thinned(placed, POINTS_PER_COLUMN * max(8, width))
-        series.append(Series(tuple(x for x, _ in kept), tuple(y for _, y in kept), ink, "steps", name))
+        at = _riser(placed, NAMED_AT[name]) if placed else None
+        series.append(Series(tuple(x for x, _ in kept), tuple(y for _, y in kept), ink, "steps", name, "right", at))
+    if len({one.label_at for one in series}) < len(series):  # one name would hide the other
+        label = ", ".join(one.label for one in series)
+        series = [replace(one, label=label if one is series[-1] else "") for one in series]
     step = max(1, (high - low) // 6)
     ticks = ((low - 1.0, "0"), *((float(power), f"1e{power}") for power in range(low, high + 1, step)))
     shares = tuple((part / 4, f"{25 * part}%") for part in range(5))
     return Figure(tuple(series), (low - 1.0, float(high)), (0.0, 1.0), ticks, shares)
+
+
+def _riser(placed: list[tuple[float, float]], share: float) -> tuple[float, float]:
+    """Where a curve first reaches a share: every one ends at 100%, where names would hide each other."""
+    x, reached = next(point for point in placed if point[1] >= share)
+    return x, max(share, reached if x == placed[0][0] else share)
 
 
 def _steps(table: PivotTable, comparison: int) -> list[tuple[float, float]]:

@@ -65,10 +65,8 @@ def _registered(watched: Watched) -> Iterator[tuple[str, str]]:
 
 def _decision(spec: CampaignSpec) -> Iterator[tuple[str, str]]:
     negligible, bearing = spec.decision
-    yield (
-        "rule",
-        f"pooled excess above {bearing:g}: load-bearing; below {negligible:g}: negligible; between: inconclusive",
-    )
+    above, below = (f"{cut:g} ({100 * cut:.3g}pp)" for cut in (bearing, negligible))
+    yield "rule", f"pooled excess above {above}: load-bearing; below {below}: negligible; between: inconclusive"
     stop = "none: all problems are measured"
     if spec.stop != "none":
         level = f"1/alpha = {1 / spec.alpha:g}"

@@ -46,7 +46,8 @@ class Series:
         x, y: the same length.
         ink: role.
         marker: joined by lines, by finer ones (for low plots), by thin dotted ones or by steps, or left as dots.
-        label: written at the last point; empty for none.
+        label: written at a point; empty for none.
+        label_at: that point; None for the last one.
         side: on which side of that point the label lies.
     """
 
@@ -56,6 +57,7 @@ class Series:
     marker: Marker = "line"
     label: str = ""
     side: Side = "left"
+    label_at: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +120,8 @@ def drawn(figure: Figure, width: int, height: int, *, ascii_only: bool = False) 
         if series.label and series.x:
             label = plotext.colorize(series.label).fill(_pixel(series.ink))
             alignment = "right" if series.side == "left" else "left"
-            canvas.draw(canvas.text(series.x[-1], series.y[-1], label, alignment=alignment))
+            x, y = series.label_at or (series.x[-1], series.y[-1])
+            canvas.draw(canvas.text(x, y, label, alignment=alignment))
     text = canvas.build().string()
     canvas.clear()
     return [list(_spans(row.translate(_ASCII) if ascii_only else row)) for row in text.rstrip("\n").split("\n")]
