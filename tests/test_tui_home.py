@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +13,7 @@ from textual.widgets import Input
 from sessions.errors import RefeedError
 from tests.tui_journals import Script, imported
 from tests.tui_pilot import living, opened, screen_text, until
+from tui.commands.list import describe
 from tui.draft import NAMES, Draft
 from tui.screens.home import HomeScreen
 from tui.screens.new import NewScreen
@@ -21,6 +23,9 @@ from tui.widgets.table import LineTable
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from sessions.store import SessionFolder
+    from tui.commands.list import Entry
 
 
 @pytest.fixture
@@ -57,6 +62,28 @@ async def test_sessions_are_listed_newest_first_and_live_ones_are_marked(home: P
     assert "IMPORTED" in lines[primary]
     assert "20/20" in lines[primary]
     assert "+18.1pp (31.9% vs 13.7%)" in lines[primary]
+
+
+async def test_a_look_that_takes_long_is_not_begun_again(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine a first look at long journals outlasts the time between two: they would only slow each other."""
+    finished(home, "night")
+    looks: list[SessionFolder] = []
+    seen = threading.Event()
+
+    def slowly(folder: SessionFolder) -> Entry:
+        looks.append(folder)
+        seen.wait(10)
+        return describe(folder)
+
+    monkeypatch.setattr("tui.screens.home.describe", slowly)
+    monkeypatch.setattr("tui.screens.home.LOOK_EVERY", 0.05)
+    async with opened(None, (120, 40), "home") as (app, pilot):
+        await pilot.pause(0.5)
+        assert len(looks) == 1
+        seen.set()
+        await until(app, pilot, "night")
+        await pilot.pause(0.3)
+        assert len(looks) > 1, "afterwards it looks again"
 
 
 async def test_batch_invariant_sessions_are_marked_in_the_list(home: Path) -> None:

@@ -94,6 +94,7 @@ class HomeScreen(SizedScreen):
         super().__init__()
         self.marked: frozenset[str] = frozenset()
         self._entries: tuple[Entry, ...] = ()
+        self._looking = False
 
     def compose(self) -> ComposeResult:
         """A title, the table, keys."""
@@ -115,11 +116,17 @@ class HomeScreen(SizedScreen):
         return cast("RefeedApp", self.app)
 
     def _look_if_shown(self) -> None:
-        if self.is_current:
+        if (
+            self.is_current and not self._looking
+        ):  # a first look at long journals takes longer than the time between two
             self._look()
 
-    @work(thread=True, exclusive=True, group="list")
     def _look(self) -> None:
+        self._looking = True
+        self._list()
+
+    @work(thread=True, group="list")
+    def _list(self) -> None:
         try:
             entries = [describe(folder) for folder in Store().folders()]
         except RefeedError as error:
@@ -129,6 +136,7 @@ class HomeScreen(SizedScreen):
 
     def on_listed(self, message: Listed) -> None:
         """Show the sessions."""
+        self._looking = False
         self._entries = message.entries
         live = sum(entry.row.state in {"running", "paused"} for entry in self._entries)
         text = f"{count(len(self._entries), 'session')}, {live} live; newest first"
