@@ -65,7 +65,7 @@ async def test_sessions_are_listed_newest_first_and_live_ones_are_marked(home: P
 
 
 async def test_a_look_that_takes_long_is_not_begun_again(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a busy machine a first look at long journals outlasts the time between two: they would only slow each other."""
+    """On a busy machine a first look at long journals outlasts the time between two, and others would slow it down."""
     finished(home, "night")
     looks: list[SessionFolder] = []
     seen = threading.Event()

@@ -15,7 +15,6 @@ from tui.follow import PlainFollower
 from tui.progress import Teller, parting
 
 if TYPE_CHECKING:
-    from sessions.campaign import CampaignState
     from sessions.store import SessionFolder
 
 Refresh = Literal["normal", "slow"]

@@ -116,9 +116,7 @@ class HomeScreen(SizedScreen):
         return cast("RefeedApp", self.app)
 
     def _look_if_shown(self) -> None:
-        if (
-            self.is_current and not self._looking
-        ):  # a first look at long journals takes longer than the time between two
+        if self.is_current and not self._looking:  # a first look at long journals outlasts that time
             self._look()
 
     def _look(self) -> None:
