@@ -141,11 +141,11 @@ def start_engine(run: Run, spec: CampaignSpec) -> tuple[Backend, Task]:
     """
     recorder, state = run.recorder, run.state
     hear = hearer(recorder, run.control)
-    began = time.monotonic()
     if spec.engine == "vllm" and not guard():  # the embedded engine starts no process
         recorder.emit(Notice(kind="warning", text=UNGUARDED))
         run.loading.stay()
     inputs = run.inputs or open_inputs(spec, hear)
+    began = time.monotonic()
     keep_process_mode(state, os.environ)
     backend = load(pinned(spec, state), hear)
     ready = engine_ready(backend.info, time.monotonic() - began, state)

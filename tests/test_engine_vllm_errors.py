@@ -46,6 +46,10 @@ MESSAGES = [
     ("Bfloat16 is only supported on GPUs with compute capability of at least 8.0", "no bfloat16"),
     ("CUDA error: no kernel image is available for execution on the device", "older than the wheels"),
     ("Unknown attention backend: 'NOPE'. Valid options are: FLASH_ATTN, TRITON_ATTN", "no attention backend of that"),
+    (
+        "Selected backend AttentionBackendEnum.CPU_ATTN is not valid for this configuration. Reason: ['no CUDA']",
+        "does not serve this model on this GPU",
+    ),
     ("No common block size for 7 (CPU_ATTN: [MultipleOf(32)]).", "no blocks of that size"),
     ("Model architectures ['FooForCausalLM'] are not supported for now.", "does not know this model's architecture"),
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,7 +13,7 @@ from sessions.spec import CampaignSpec
 from sessions.words import rough
 from tui import errors
 from tui.commands.base import Command, ascii_option, json_option, plain_option, refresh_option
-from tui.console import say, say_json
+from tui.console import say, say_json, warn
 from tui.launching import create, registered, start, teller
 from tui.plaintext import one_line
 from tui.spec_options import combine, options, to_toml
@@ -90,7 +91,9 @@ def command(
     if dry_run:
         _rehearse(asked, as_json=as_json)
         return errors.DONE
-    folder = create(asked, told, None if detach else teller("registering"))
+    # A script wants the id alone; a person at a terminal should see that something is done.
+    hear = teller("registering", warn if detach else say) if not detach or sys.stderr.isatty() else None
+    folder = create(asked, told, hear)
     if not detach:
         say(f"session {folder.id}: starting its worker")
     start(folder, quiet=detach)

@@ -128,6 +128,11 @@ KNOWN: Final = (
         "leave `attention_backend` out, or give one that vLLM knows; worker.log lists them",
     ),
     Cause(
+        r"Selected backend \S+ is not valid for",
+        "the attention backend does not serve this model on this GPU",
+        "leave `attention_backend` out, or give another",
+    ),
+    Cause(
         r"No common block size for",
         "the attention backend takes no blocks of that size",
         "leave `block_size` out, or take the multiple that is named",
