@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
+import transformers
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
 from engine.backends.embedded.backend import BUNDLED
 from engine.backends.embedded.batch import Piece, build
@@ -52,9 +54,21 @@ def our_logits(folder: Path, dtype: str, mode: str, prompt: tuple[int, ...], dec
         return torch.cat(rows)
 
 
+def their_config(folder: Path) -> Any:
+    """A checkpoint's configuration as the installed transformers means it: version 4 passes over `rope_parameters`."""
+    config: Any = AutoConfig.from_pretrained(folder)
+    rope = json.loads((folder / "config.json").read_text()).get("rope_parameters")
+    if rope is not None and transformers.__version__.startswith("4."):
+        config.rope_theta = rope["rope_theta"]
+        config.rope_scaling = {name: value for name, value in rope.items() if name != "rope_theta"}
+    return config
+
+
 def their_logits(folder: Path, dtype: torch.dtype, prompt: tuple[int, ...]) -> torch.Tensor:
     """Logits of transformers' eager attention."""
-    model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="eager")
+    model: Any = AutoModelForCausalLM.from_pretrained(
+        folder, config=their_config(folder), dtype=dtype, attn_implementation="eager"
+    )
     model.eval()
     with torch.inference_mode():
         logits = model(torch.tensor([prompt])).logits[0].float()
