@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pytest
+from textual.events import Paste
+from textual.widgets import Input
 
 from tests.tui_journals import Script, imported
 from tests.tui_pilot import living, opened, screen_text, settle
@@ -100,6 +102,31 @@ async def test_filter_keeps_what_matches_and_says_how_many(tmp_path: Path) -> No
         assert "task: wants a number, not 'no'" in text
         text = await press(app, pilot, "escape")
         assert "48 of 48 pivots" in text
+
+
+@pytest.mark.parametrize("key", ["slash", "t"])
+async def test_what_is_pasted_is_shown_and_does_not_act(tmp_path: Path, key: str) -> None:
+    """Escape sequences in pasted text never reach the terminal: neither while it is edited, nor in what is said."""
+    script = measured(tmp_path, problems=1)
+    script.finish()
+    mode: Literal["attach", "replay"] = "replay" if key == "t" else "attach"
+    async with opened(script.folder, mode=mode) as (app, pilot):
+        await press(app, pilot, "space" if key == "t" else "2")
+        await press(app, pilot, key)
+        field = app.screen.focused
+        assert isinstance(field, Input)
+        field.post_message(Paste("\x1b]0;owned\x07\x9b2J[bold]\u202e" + "x" * 90))
+        await pilot.pause(0.2)
+        edited = screen_text(app)
+        await pilot.press("home")
+        await pilot.pause(0.1)
+        edited += screen_text(app)
+        said = await press(app, pilot, "enter")
+    assert r"\x1b]0;owned\x07\x9b2J[bold]\u202e" in edited
+    for control in ("\x1b", "\x07", "\x9b", "\u202e"):
+        assert control not in edited
+        assert control not in said
+    assert key == "t" or "by order of work" in said
 
 
 async def test_filters_agree_with_the_journal(tmp_path: Path) -> None:

@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 from textual.binding import Binding
 from textual.containers import Vertical
 from textual.screen import ModalScreen
-from textual.widgets import Input
 
+from tui.plaintext import one_line
 from tui.views.words import width_of, wrapped
+from tui.widgets.entry import PlainInput
 from tui.widgets.lines import Lines, ScrollLines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from textual.app import ComposeResult
+    from textual.widgets import Input
 
     from tui.widgets.ink import Line
 
@@ -66,7 +68,7 @@ class Ask(Dialog[str | None]):
         """The question and a field."""
         with Vertical():
             yield Lines(wrapped(self._question, 68, "strong"))
-            yield Input(self._value, id="answer")
+            yield PlainInput(one_line(self._value), id="answer")
             yield Lines(((("enter", "key"), (" go   ", "plain"), ("esc", "key"), (" cancel", "plain")),))
 
     def on_input_submitted(self, message: Input.Submitted) -> None:

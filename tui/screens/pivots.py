@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.binding import Binding
 from textual.widgets import Input
 
+from tui.plaintext import one_line
 from tui.screens.base import Pane
 from tui.screens.inspector import InspectorScreen
 from tui.views import pivots, query
+from tui.widgets.entry import PlainInput
 from tui.widgets.lines import Lines
 from tui.widgets.table import LineTable
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from tui.watched import Watched
 
 COUNTED_AFTER = 5000
+LONGEST_FILTER = 24  # the order stands behind it
 
 
 class PivotsPane(Pane):
@@ -49,7 +52,7 @@ class PivotsPane(Pane):
     def compose(self) -> ComposeResult:
         """What is shown, the filter, the table."""
         yield Lines(id="pivots-note", classes="note")
-        yield Input(placeholder=query.HELP, id="pivots-filter", classes="filter hidden")
+        yield PlainInput(placeholder=query.HELP, id="pivots-filter", classes="filter hidden")
         yield LineTable(pivots.NARROW, id="pivots-table", follow=True)
 
     def on_unmount(self) -> None:
@@ -88,7 +91,7 @@ class PivotsPane(Pane):
     def _said(self, shown: int, there: int) -> str:
         now = self.query_now
         order = f"{query.SORTS[now.sort]}{', backwards' if now.descending else ''}"
-        kept = f" that match {now.filter!r}" if now.filter else ""
+        kept = f" that match {one_line(now.filter, LONGEST_FILTER)!r}" if now.filter else ""
         return f"{shown:,} of {there:,} pivots{kept}, by {order}"
 
     def _note(self, text: str, *, bad: bool) -> None:
