@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.tui_journals import Script
-from tests.tui_pilot import opened, screen_text, settle
+from tests.tui_pilot import opened, screen_text, settle, until
 from tui.draft import NAMES
+from tui.screens.home import HomeScreen
 from tui.screens.new import NewScreen
 from tui.views.recent import recent, recent_title
 from tui.watched import Watched
@@ -123,3 +124,55 @@ async def test_a_long_value_of_a_new_campaign_can_be_read_whole(
             shown = screen.query_one("#new-meaning", Lines).text.replace("\n", "")
             assert len(max(screen_text(app).split("\n"), key=len)) == 80
             assert value.replace(" ", "") in shown.replace(" ", "")
+
+
+LONG_NAME = "a-name-that-somebody-gave-at-night-and-that-no-table-has-room-1"
+
+
+async def test_a_long_name_can_be_read_at_home_and_in_a_comparison(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The list cuts it; the line below says it whole, for the session under the cursor, as the comparison does."""
+    monkeypatch.setenv("REFEED_TUI_HOME", str(tmp_path))
+    scripts = [Script(tmp_path, name=name) for name in (LONG_NAME, "short")]
+    for script in scripts:
+        script.begin()
+        script.problem(0, script.nets())
+        script.finish()
+    async with opened(None, (80, 24), "home") as (app, pilot):
+        await until(app, pilot, "2 sessions")
+        screen = app.screen
+        assert isinstance(screen, HomeScreen)
+        table = screen.query_one(LineTable)
+        told = {}
+        for row in range(2):
+            table.jump(row)
+            await pilot.pause(0.1)
+            assert screen.entry is not None
+            told[screen.entry.row.name] = screen.query_one("#home-detail", Lines).text.replace("\n", " ")
+        await pilot.press("c")
+        compared = await until(app, pilot, "excess")
+    assert all(name is not None and name in text for name, text in told.items())
+    assert all(script.folder.id in told[script.folder.name] for script in scripts)
+    assert LONG_NAME in "".join(line.strip() for line in compared.split("\n"))
+
+
+async def test_the_way_out_and_the_help_stand_in_the_bottom_line_of_the_list(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At 80 columns keys are left out; those by which the others are found are not among them."""
+    monkeypatch.setenv("REFEED_TUI_HOME", str(tmp_path))
+    async with opened(None, (80, 24), "home") as (app, pilot):
+        last = (await until(app, pilot, "no sessions yet")).split("\n")[-1]
+    for said in ("q quit", "? help", "n new", "enter open"):
+        assert said in last
+
+
+async def test_a_finished_campaign_without_evidence_promises_none(tmp_path: Path) -> None:
+    """No problem "has to close" in a session whose problems all closed without a pivot."""
+    script = Script(tmp_path)
+    script.begin()
+    script.problem(0, [])
+    script.finish()
+    async with opened(script.folder) as (app, pilot):
+        assert "no measured problem had a pivot that counts" in await panel(app, pilot, "3")

@@ -41,14 +41,14 @@ ASKED = "csv,md,latex"
 REPORT_WIDTH = 100
 KEYS = (
     ("enter", "open"),
+    ("?", "help"),
+    ("q", "quit"),
     ("r", "replay"),
     ("R", "report"),
     ("e", "export"),
     ("n", "new"),
     ("space", "mark"),
     ("c", "compare"),
-    ("q", "quit"),
-    ("?", "help"),
 )
 
 
@@ -101,6 +101,7 @@ class HomeScreen(SizedScreen):
         yield Lines(id="too-small")
         yield Lines(id="home-note")
         yield LineTable(home.NARROW, id="home-table")
+        yield Lines(((),), id="home-detail")
         yield KeyBar(id="keys")
 
     def on_mount(self) -> None:
@@ -152,6 +153,17 @@ class HomeScreen(SizedScreen):
         table = self.query_one(LineTable)
         width = table.room
         table.show(home.SessionRows(self._entries, self.marked, width, self.refeed.glyphs), home.columns(width))
+        self._tell()
+
+    def _tell(self) -> None:
+        """Say in full which session the cursor is on."""
+        lines = home.detail(self.entry, max(40, self.app.size.width - 2), self.refeed.glyphs)
+        self.query_one("#home-detail", Lines).show(lines)
+
+    def on_line_table_moved(self, message: LineTable.Moved) -> None:
+        """Another session is under the cursor."""
+        message.stop()
+        self._tell()
 
     def on_resize(self) -> None:
         """Choose columns anew."""

@@ -59,10 +59,12 @@ def lines(found: Sequence[Compared], condition: Condition, width: int, glyphs: G
     ]
     scale = min(1.0, max(0.1, math.ceil(10 * max(tops, default=1.0)) / 10))
     for one in found:
-        label, facts = one_line(one.label, 60), one_line(one.facts, 200)
-        beside = len(label) + len(facts) + 2 <= width
-        out.append(((label, "strong"), (f"  {facts}" if beside else "", "muted")))
-        out += () if beside else ((("  ", "plain"), *line) for line in wrapped(facts, width - 2, "muted"))
+        label, facts = one_line(one.label, 200), one_line(one.facts, 200)
+        if len(label) + len(facts) + 2 <= width:
+            out.append(((label, "strong"), (f"  {facts}", "muted")))
+        else:
+            out += wrapped(label, width, "strong")
+            out += ((("  ", "plain"), *line) for line in wrapped(facts, width - 2, "muted"))
         if one.error or one.counts is None or one.refeed is None or one.floor is None:
             out += [*wrapped(one.error or "no evidence yet", width, "warn"), ()]
             continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tui.plaintext import one_line
-from tui.views.words import block, status
+from tui.views.words import block, status, wrapped
 from tui.widgets.table import Column
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from tui.commands.list import Entry
     from tui.views.glyphs import Glyphs
-    from tui.widgets.ink import Span
+    from tui.widgets.ink import Line, Span
 
 NARROW: Final = (
     Column("", 1),
@@ -50,6 +50,15 @@ WIDTHS: Final = ((160, WIDE), (100, MEDIUM), (0, NARROW))
 def columns(width: int) -> tuple[Column, ...]:
     """Columns that fit."""
     return next(found for least, found in WIDTHS if width >= least)
+
+
+def detail(entry: Entry | None, width: int, glyphs: Glyphs) -> tuple[Line, ...]:
+    """One session's id, name, model and headline in full; the table cuts long ones."""
+    if entry is None:
+        return ((),)
+    row = entry.row
+    facts = (row.id, row.name, row.model, row.headline)
+    return wrapped(f" {glyphs.sep} ".join(one_line(fact) for fact in facts if fact), width, "muted")
 
 
 class SessionRows:

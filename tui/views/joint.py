@@ -31,7 +31,8 @@ def heat_map(state: CampaignState, condition: Condition, width: int, height: int
     table = state.table()
     ks = [int(k) for k in np.unique(table.k)]
     if not ks:
-        return ((("no evidence yet: the first problem has to close", "muted"),),)
+        why = "no problem has closed measured" if not state.measured else "no measured problem had a pivot that counts"
+        return (((f"no evidence: {why}", "muted"),),)
     lines: list[Line] = [
         (("Pivots by estimate: rows exact-1, columns the compared pass.", "muted"),),
         ((f"{CONDITIONS[condition].capitalize()}; [n] has the same estimate in both.", "muted"),),
