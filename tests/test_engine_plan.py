@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from engine.tasks.grading import extract
 from engine.tasks.task import Problem
 from engine.trunks import generate
 from sessions.errors import RefeedError
-from sessions.events import CacheFailure, Paused, Pivot, ProblemClosed, Resumed, WavePlanned
+from sessions.events import CacheFailure, PassEnded, Paused, Pivot, ProblemClosed, Resumed, WavePlanned
 from sessions.state import fold, new_state
 from tests.campaigns import Faulty
 from tests.embedded_checkpoints import LLAMA, write_checkpoint
@@ -252,6 +253,26 @@ def test_a_request_that_never_reported_its_hit_fails_its_pivot(engine: EmbeddedB
     assert len(done.failures) == 2 * (SPEC.k + 1)
     assert {failure.reason for failure in done.failures} == {"the request ended without reporting its cache hit"}
     assert {failure.scope for failure in done.failures} == {"pivot"}
+
+
+def test_a_pass_says_whether_it_was_cut_short(engine: EmbeddedBackend) -> None:
+    """Probes end first; a failure after that stops the continuations, and the pass is no whole one."""
+    made, events = bench(engine)
+    (trunks,) = generate(made, [made.task.problem(7)], 0)
+    began = time.monotonic()
+    whole = run_pass(made, 7, PASSES[0], trunks.cuts(), "")
+    late = Faulty(engine, step=lambda stats: replace(stats, preemptions=int(stats.finished > 0)))
+    cut = run_pass(replace(made, backend=late), 7, PASSES[1], trunks.cuts(), "")
+    elapsed = time.monotonic() - began
+    assert "aborted" not in {done.finish for done in whole.completions}
+    assert {done.finish for done in cut.completions} > {"aborted"}
+    first, second = (event for event in events if isinstance(event, PassEnded))
+    assert (first.stopped, first.failed, first.verified) == (False, 0, len(whole.completions))
+    assert (second.stopped, second.failed, second.verified) == (True, 1, len(cut.completions))
+    assert (first.tokens, second.tokens) == tuple(
+        sum(len(done.tokens) for done in run.completions) for run in (whole, cut)
+    )
+    assert 0 < first.seconds + second.seconds <= elapsed
 
 
 def test_a_pause_waits_and_says_so_and_a_stop_ends_it(engine: EmbeddedBackend) -> None:

@@ -123,6 +123,20 @@ def test_resident_origins_look_without_touching(vllm: VllmBackend) -> None:
     assert vllm.resident_origins(tokens[:100], "another") == ()
 
 
+def test_a_hit_with_one_block_of_unknown_origin_has_no_origins(vllm: VllmBackend) -> None:
+    """The blocks that are known are not told as if they were all: the check fails on None."""
+    salt, tokens = grown(vllm, "lost")
+    known = vllm.resident_origins(tokens[:100], salt)
+    assert known is not None
+    assert len(known) > 1
+    assert vllm.ledger is not None
+    lost = next(block for block, origin in vllm.ledger._origins.items() if origin == known[-1])
+    del vllm.ledger._origins[lost]
+    assert vllm.resident_origins(tokens[:100], salt) is None
+    after = one(vllm, "after", tokens[:100], salt=salt, max_tokens=1)
+    assert (after.cached_tokens, after.origins) == (len(known) * BLOCK, None)
+
+
 def test_reset_fails_while_a_request_runs_and_holds_afterwards(vllm: VllmBackend) -> None:
     """A reset in the middle of a batch answers False; afterwards True, and the next request finds nothing."""
     answers: list[bool] = []
