@@ -53,6 +53,7 @@ async def test_sessions_are_listed_newest_first_and_live_ones_are_marked(home: P
     script.begin()
     with living(script.folder):
         async with opened(None, mode="home") as (app, pilot):
+            await until(app, pilot, "2 sessions")
             text = await until(app, pilot, "primary")
     assert "2 sessions, 1 live" in text
     lines = text.split("\n")

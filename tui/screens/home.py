@@ -99,7 +99,7 @@ class HomeScreen(SizedScreen):
     def compose(self) -> ComposeResult:
         """A title, the table, keys."""
         yield Lines(id="too-small")
-        yield Lines(id="home-note")
+        yield Lines(((),), id="home-note")
         yield LineTable(home.NARROW, id="home-table")
         yield Lines(((),), id="home-detail")
         yield KeyBar(id="keys")
