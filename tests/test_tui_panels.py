@@ -244,6 +244,23 @@ async def test_help_names_the_keys(tmp_path: Path) -> None:
         assert isinstance(app.screen, CampaignScreen)
 
 
+async def test_help_fits_a_terminal_that_became_smaller(tmp_path: Path) -> None:
+    """The key that closes it stays on the screen, and everything can be scrolled to."""
+    script = measured(tmp_path, problems=1)
+    script.finish()
+    async with opened(script.folder, (120, 40)) as (app, pilot):
+        await pilot.press("question_mark")
+        await pilot.pause(0.2)
+        assert "go to the first cache failure" in screen_text(app)
+        for size in ((80, 24), (60, 15), (100, 30)):
+            await pilot.resize_terminal(*size)
+            await pilot.pause(0.2)
+            assert "esc close" in screen_text(app), size
+            await pilot.press("G")
+            await pilot.pause(0.2)
+            assert "go to the first cache failure" in screen_text(app), size
+
+
 async def test_copy_writes_a_file_and_asks_the_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`y` copies the panel: OSC 52 has no answer, so a file holds the same text."""
     monkeypatch.setenv("REFEED_TUI_HOME", str(tmp_path))

@@ -103,9 +103,14 @@ class Text(Dialog[None]):
         text = self.query_one(ScrollLines)
         longest = max(width_of(line) for line in self._lines)
         self.query_one(Vertical).styles.width = max(NARROWEST, longest + self.FRAME[0])
-        text.styles.height = min(len(self._lines), max(3, self.app.size.height - self.FRAME[1]))
         text.show(self._lines)
         text.focus()
+        self.on_resize()
+
+    def on_resize(self) -> None:
+        """Leave room for the key that closes it, also in a terminal that became smaller."""
+        height = min(len(self._lines), max(1, self.app.size.height - self.FRAME[1]))
+        self.query_one(ScrollLines).styles.height = height
 
     def action_close(self) -> None:
         """Close it."""
