@@ -12,7 +12,7 @@ from textual.widgets import Input
 
 from sessions.errors import RefeedError
 from tests.tui_journals import Script, imported
-from tests.tui_pilot import living, opened, screen_text, until
+from tests.tui_pilot import living, opened, screen_text, until, when
 from tui.commands.list import describe
 from tui.draft import NAMES, Draft
 from tui.screens.home import HomeScreen
@@ -79,12 +79,12 @@ async def test_a_look_that_takes_long_is_not_begun_again(home: Path, monkeypatch
     monkeypatch.setattr("tui.screens.home.describe", slowly)
     monkeypatch.setattr("tui.screens.home.LOOK_EVERY", 0.05)
     async with opened(None, (120, 40), "home") as (app, pilot):
+        await when(pilot, lambda: looks != [], lambda: screen_text(app))
         await pilot.pause(0.5)
         assert len(looks) == 1
         seen.set()
         await until(app, pilot, "night")
-        await pilot.pause(0.3)
-        assert len(looks) > 1, "afterwards it looks again"
+        await when(pilot, lambda: len(looks) > 1, lambda: "it does not look again")
 
 
 async def test_batch_invariant_sessions_are_marked_in_the_list(home: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from sessions.events import Ended, Notice, Opened, Paused
 from tests.tui_journals import Script, imported
-from tests.tui_pilot import living, opened, screen_text, settle, when
+from tests.tui_pilot import living, opened, screen_text, settle, until, when
 from tui.app import parting_words
 from tui.views.glyphs import UNICODE
 from tui.views.header import header
@@ -190,9 +190,7 @@ async def test_events_appear_as_they_are_written(tmp_path: Path) -> None:
         async with opened(script.folder) as (app, pilot):
             assert "0/20 problems" in screen_text(app)
             script.problem(0, script.nets())
-            await pilot.pause(0.5)
-            await settle(app, pilot)
-            assert "1/20 problems" in screen_text(app)
+            await until(app, pilot, "1/20 problems")
 
 
 async def test_both_conditionings_are_on_a_key(tmp_path: Path) -> None:
@@ -221,11 +219,11 @@ async def test_a_paused_view_stays_and_says_so(tmp_path: Path) -> None:
             script.passes(2, upto=3)
             script.pivots(2, script.nets())
             script.close(2, 12)
-            await pilot.pause(0.8)
+            await when(pilot, lambda: len(app.screen.watched.state.measured) == 3, lambda: screen_text(app))  # type: ignore[attr-defined]
+            await pilot.pause()
             assert "2/20 problems" in screen_text(app)
             await pilot.press("space")
-            await pilot.pause(0.3)
-            assert "3/20 problems" in screen_text(app)
+            await until(app, pilot, "3/20 problems")
 
 
 async def test_below_the_smallest_size_it_says_so_and_what_must_not_be_missed(tmp_path: Path) -> None:

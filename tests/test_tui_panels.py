@@ -9,7 +9,7 @@ from textual.events import Paste
 from textual.widgets import Input
 
 from tests.tui_journals import Script, imported
-from tests.tui_pilot import living, opened, screen_text, settle
+from tests.tui_pilot import living, opened, screen_text, settle, when
 from tui.screens.campaign import CampaignScreen
 from tui.screens.inspector import InspectorScreen
 from tui.screens.pivots import PivotsPane
@@ -84,9 +84,8 @@ async def test_hidden_panels_are_not_painted(tmp_path: Path) -> None:
             await press(app, pilot, "6")
             before = app.screen.query_one("#trend").draws  # type: ignore[attr-defined]
             script.problem(4, script.nets())
-            await pilot.pause(1.2)
+            await when(pilot, lambda: "4 measured" in " ".join(screen_text(app).split()), lambda: screen_text(app))
             assert app.screen.query_one("#trend").draws == before  # type: ignore[attr-defined]
-            assert "4 measured" in " ".join(screen_text(app).split())
 
 
 async def test_filter_keeps_what_matches_and_says_how_many(tmp_path: Path) -> None:
@@ -180,12 +179,12 @@ async def test_the_cursor_keeps_its_pivot_while_rows_come(tmp_path: Path) -> Non
             assert table.cursor == 47
             await press(app, pilot, "k", "k")
             script.problem(4, script.nets())
-            await pilot.pause(0.8)
+            await when(pilot, lambda: len(table.rows) == 60, lambda: screen_text(app))
             assert table.cursor == 45
             await press(app, pilot, "G")
             script.problem(5, script.nets())
-            await pilot.pause(0.8)
-            assert table.cursor == len(table.rows) - 1 == 71
+            await when(pilot, lambda: len(table.rows) == 72, lambda: screen_text(app))
+            assert table.cursor == 71
 
 
 async def test_the_inspector_shows_one_pivot_in_full(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.tui_journals import Script
-from tests.tui_pilot import living, settle
+from tests.tui_pilot import living, settle, until
 from tui import watched
 from tui.app import RefeedApp
 
@@ -60,7 +60,7 @@ def seen(app: RefeedApp, theme: str, *keys: str) -> Callable[[Pilot[Any]], Await
         if app.mode != "home":
             await settle(app, pilot)
         else:
-            await pilot.pause(0.8)
+            await until(app, pilot, "newest first")
         for key in keys:
             await pilot.press(key)
             await pilot.pause(0.2)
