@@ -74,7 +74,7 @@ class Limits:
         monitor = state.live.monitor
         if self.past_stop or not monitor.should_stop(self.spec.stop, self.spec.min_problems):
             return None
-        crossed = (monitor.symmetry if self.spec.stop == "symmetry" else monitor.betting).crossing
+        crossed = monitor.followed(self.spec.stop).crossing
         assert crossed is not None
         reason = (
             f"{BY_RULE}the {self.spec.stop} e-process crossed 1/alpha = {1 / self.spec.alpha:g} at informative "

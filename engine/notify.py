@@ -102,9 +102,7 @@ class Notifier:
         self._thread: threading.Thread | None = None
 
     def _process(self) -> EProcess:
-        """The e-process that the spec stops by; the primary one where it stops by none."""
-        monitor = self._state.live.monitor
-        return monitor.betting if self._state.spec.stop == "betting" else monitor.symmetry
+        return self._state.live.monitor.followed(self._state.spec.stop)
 
     def hear(self, event: Event) -> None:
         """Take an event that was recorded and folded; returns at once."""

@@ -156,10 +156,11 @@ class Monitor:
 
     def should_stop(self, rule: StopRule, min_problems: int) -> bool:
         """Whether a registered stop rule ends the campaign now: it crossed, and enough problems were informative."""
-        if rule == "none":
-            return False
-        process = self.symmetry if rule == "symmetry" else self.betting
-        return process.crossing is not None and self.informative >= min_problems
+        return rule != "none" and self.followed(rule).crossing is not None and self.informative >= min_problems
+
+    def followed(self, rule: StopRule) -> EProcess:
+        """The e-process that a campaign stops by; the symmetry process, the primary one, where it stops by none."""
+        return self.betting if rule == "betting" else self.symmetry
 
 
 def monitor(problems: Iterable[int], d: Iterable[int], n: Iterable[int], *, alpha: float = 0.05) -> Monitor:

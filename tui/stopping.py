@@ -21,8 +21,7 @@ def process_name(spec: CampaignSpec) -> ProcessName:
 
 def process(state: CampaignState) -> EProcess:
     """That e-process, as far as the campaign came."""
-    monitor = state.live.monitor
-    return monitor.betting if process_name(state.spec) == "betting" else monitor.symmetry
+    return state.live.monitor.followed(state.spec.stop)
 
 
 def at_planned_end(state: CampaignState) -> bool:
