@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 NONE: Final = "-"
 SMALLEST_P: Final = 1e-300
 PLAIN_E: Final = 1e6
+SMALL_E: Final = 0.1
 
 
 def percent(rate: float | None, digits: int = 1) -> str:
@@ -45,8 +46,8 @@ def p_value(p: float | None) -> str:
 
 
 def e_value(e: float) -> str:
-    """An e-value: "22,243.2", or "1.4e+09" where digits stop to matter."""
-    return f"{e:,.1f}" if e < PLAIN_E else f"{e:.2g}"
+    """An e-value: "22,243.2", or "1.4e+09" where digits stop to matter; a small one is "0.0012"."""
+    return f"{e:,.1f}" if SMALL_E <= e < PLAIN_E or e == 0 else f"{e:.2g}"
 
 
 def nats(delta: float | None) -> str:

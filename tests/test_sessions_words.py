@@ -36,6 +36,8 @@ def test_estimated_times_claim_no_more_than_can_be_known(seconds: float, words: 
         (points(0.187), "+18.7pp"),
         (e_value(22243.21), "22,243.2"),
         (e_value(1.4e9), "1.4e+09"),
+        (e_value(0.00118), "0.0012"),
+        (e_value(0.0), "0.0"),
         (nats(0.000899), "0.000899"),
         (" ".join(map(ordinal, (1, 2, 3, 4, 11, 21))), "1st 2nd 3rd 4th 11th 21st"),
     ],
