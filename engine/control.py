@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import threading
+import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from sessions.events import Ended
 
 if TYPE_CHECKING:
     from sessions.events import EndState
+
+LOOK_SECONDS: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +36,14 @@ class StopRequest:
 class Control:
     """Requests to a running campaign; set from any thread or a signal handler, read by the campaign.
 
-    A stop takes effect within one engine step, a pause at the next problem.
+    A stop takes effect within one engine step, a pause at the next problem. It is made of plain attributes: a lock, and
+    every event of `threading` has one, may be held by the very thread that a signal handler interrupts.
     """
 
     def __init__(self) -> None:
         """Start with nothing asked."""
         self._stop: StopRequest | None = None
         self._paused = False
-        self._changed = threading.Event()
 
     @property
     def stop_request(self) -> StopRequest | None:
@@ -57,20 +59,16 @@ class Control:
         """Ask for an end; the first request wins."""
         if self._stop is None:
             self._stop = StopRequest(reason, state, exit_code)
-        self._changed.set()
 
     def pause(self) -> None:
         """Ask to wait before the next problem."""
         self._paused = True
-        self._changed.set()
 
     def resume(self) -> None:
         """Take a pause back."""
         self._paused = False
-        self._changed.set()
 
     def wait_while_paused(self) -> None:
         """Block until the pause is taken back or a stop is asked for."""
         while self._paused and self._stop is None:
-            self._changed.wait(timeout=1.0)
-            self._changed.clear()
+            time.sleep(LOOK_SECONDS)
