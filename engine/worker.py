@@ -34,7 +34,7 @@ from sessions.events import Notice, Opened
 from sessions.journal import Journal
 from sessions.locks import lock
 from sessions.onevent import Change, keep, kept
-from sessions.reading import read
+from sessions.reading import Follower
 from sessions.reserve import Reserve
 from sessions.run import RunInfo
 from sessions.state import fold, new_state
@@ -115,10 +115,9 @@ def open_run(options: Options, launcher: Launcher, stack: ExitStack) -> Run:
     session, control = SessionFolder(options.folder), Control()
     loading = Loading(control)
     stack.enter_context(lock(session.lock_path))
-    registration = session.registration()
     state = new_state(session.spec())
-    journal = stack.enter_context(Journal.open(session.journal_path, registration.digest))
-    for event in read(session.journal_path, registration.digest):
+    events = stack.enter_context(Follower(session.journal_path, session.registration().digest))
+    for event in events:
         fold(state, event)
     check_may_go_on(limits_of(options, session, state), state)
     reserve = stack.enter_context(Reserve(session.path / ".reserve"))
@@ -128,6 +127,10 @@ def open_run(options: Options, launcher: Launcher, stack: ExitStack) -> Run:
     RunInfo.here(str(path), VERSION).write(session.run_path)
     catch_signals(control)
     inputs = check_before(session, control, launcher) if state.runs else None
+    journal = stack.enter_context(Journal.open(session.journal_path, session.registration().digest))
+    for event in events:  # a last one that lacked its newline
+        fold(state, event)
+        check_may_go_on(limits_of(options, session, state), state)
     recorder = recorder_of(options, session, journal, state)
     stack.callback(recorder.finish)
     host = socket.gethostname()

@@ -17,7 +17,7 @@ from engine.backends.load import BUNDLED_PATH
 from engine.inputs import open_inputs
 from engine.supervisor import How, launch, log_tail, send
 from sessions.errors import RefeedError
-from sessions.events import Ended, EngineReady, Opened
+from sessions.events import Ended, EngineReady, Notice, Opened
 from sessions.onevent import Change, OnEvent, keep, kept
 from sessions.spec import register
 from sessions.store import Store
@@ -130,6 +130,25 @@ def test_a_resume_with_other_weights_is_refused_and_changes_nothing(
     assert session.state() == "interrupted"
     assert kept(session) == first
     assert not session.live()
+
+
+def test_a_torn_line_is_left_by_a_refused_resume_and_told_by_the_next_run(model: Path) -> None:
+    """Cut off by a run that never began, it would be gone without a word; a whole one still counts before the run."""
+    session = interrupted(model)
+    whole = session.journal_path.read_bytes()
+    for torn, did in ((whole + b'{"torn', "bytes was cut off"), (whole[:-1], "was kept: only its newline was missing")):
+        session.journal_path.write_bytes(torn)
+        change_weights(model)
+        with pytest.raises(RefeedError, match="now hashes to"):
+            launch(session)
+        assert session.journal_path.read_bytes() == torn
+        change_weights(model)  # back
+        launch(session)
+        told = [event.text for event in events_of(session) if isinstance(event, Notice) and event.kind == "recovered"]
+        assert len(told) == 1
+        assert told[0].endswith(did)
+        assert send(session, "abort").ok
+        wait_for(lambda: not session.live(), session, PATIENCE)
 
 
 def test_a_resume_that_goes_on_takes_the_new_command(model: Path) -> None:
