@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, get_args
 from sessions import texts
 from sessions.errors import RefeedError
 from sessions.events import Arm, PassName, Pivot, ProblemClosed
+from stats.words import count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -126,11 +127,14 @@ class _Heard:
         place = (name, pivot.rollout, pivot.position, arm)
         mine = self._continuations.get(place, [])
         probes = [_probe(one) for one in self._probes.get(place, [])]
+        if len(probes) > 1:
+            there = f"rollout {pivot.rollout}, position {pivot.position}, {name}, {arm} arm"
+            raise RefeedError("integrity", f"{there}: its texts have {count(len(probes), 'probe')} instead of 1", _HINT)
         return [one.k for one in mine], Arm(
             correct=sum(one.correct for one in mine),
             capped=sum(one.finish == "length" for one in mine),
             tokens=sum(len(one.tokens) for one in mine),
-            probe=probes[0] if len(probes) == 1 else None,
+            probe=probes[0] if probes else None,
         )
 
 
@@ -151,12 +155,15 @@ def _compare_cut(there: str, pivot: Pivot, trunk: TrunkText | None, prompt: int)
     _same(there, "generated index", pivot.index, index)
     _same(there, "sampled token", (pivot.actual, pivot.actual_logprob), (trunk.tokens[index], trunk.sampled[index]))
     others = {token: logprob for token, logprob in trunk.top[index] if token != pivot.actual}
-    _same(there, "alternative's logprob", pivot.alternative_logprob, others.get(pivot.alternative or 0))
+    given = None if pivot.alternative is None else others.get(pivot.alternative)
+    _same(there, "alternative's logprob", pivot.alternative_logprob, given)
 
 
 def _compare_pass(there: str, k: int, result: PassResult, counted: list[tuple[list[int], Arm]]) -> None:
     for name, said, (numbers, found) in zip(ARMS, (result.actual, result.alternative), counted, strict=True):
-        _same(f"{there}, {name} arm", "continuations", list(range(k)), numbers)
+        _same(f"{there}, {name} arm", "count of continuations", k, len(numbers))
+        for at, number in enumerate(numbers):
+            _same(f"{there}, {name} arm", "numbering of continuations", at, number)
         for field in Arm.__struct_fields__:
             _same(f"{there}, {name} arm", field, getattr(said, field), getattr(found, field))
     right = [found.correct or 0 for _, found in counted]

@@ -65,7 +65,8 @@ def test_a_real_pivot_with_another_count_is_found(tmp_path: Path) -> None:
         ("refeed.actual.probe.logprobs", "0" * 16, "re-feed, actual arm: probe is"),
         ("exact1.actual.probe.tokens", "0" * 16, "exact-1, actual arm: probe is"),
         ("exact1.actual.probe", None, "exact-1, actual arm: probe is None"),
-        ("k", 3, r"continuations is \[0, 1, 2\] in the journal, but \[0, 1\] by its texts"),
+        ("k", 3, "count of continuations is 3 in the journal, but 2 by its texts"),
+        ("k", 2**31, "count of continuations is 2147483648 in the journal, but 2 by its texts"),
         ("index", 0, "generated index is 0"),
         ("actual", 5, "sampled token is"),
         ("actual_logprob", -1.25, "sampled token is"),
@@ -87,15 +88,16 @@ def test_a_pivot_that_its_texts_do_not_give_is_named(path: str, value: object, s
     ("path", "value", "said"),
     [
         ("problem", 8, "problem and attempt is"),
-        ("continuations", (), "continuations is"),
+        ("continuations", (), "count of continuations is 2 in the journal, but 0"),
         ("continuations.0.correct", False, "exact-1, actual arm: correct is 2 in the journal, but 1 by its texts"),
-        ("continuations.0.k", 1, "continuations is"),
+        ("continuations.0.k", 1, "numbering of continuations is 0 in the journal, but 1"),
         ("continuations.11.finish", "stop", "re-feed, alternative arm: capped is 1 in the journal, but 0 by its texts"),
         ("probes.0.logprobs", (-0.5000001,), "exact-1, actual arm: probe is"),
         ("probes.0.logprobs", (1e300,), "a probe that no engine gives"),
         ("probes.0.tokens", (2**40,), "a probe that no engine gives"),
         ("probes.0.tokens", (), "a probe that no engine gives"),
         ("probes.0.name", "exact-2", "exact-1, actual arm: probe is"),
+        ("probes.1.arm", "actual", "exact-1, actual arm: its texts have 2 probes instead of 1"),
         ("trunks", (), "no trunk that reaches so far"),
         ("trunks.0.sampled", (-0.25,), "no trunk that reaches so far"),
         ("prompt", (1, 2, 3, 4, 5), "no trunk that reaches so far"),
@@ -108,6 +110,18 @@ def test_texts_that_are_not_the_pivot_s_are_named(path: str, value: object, said
     with pytest.raises(RefeedError, match=said) as caught:
         compare(CLOSED, [its_pivot()], written)
     assert caught.value.kind == "integrity"
+
+
+def test_probes_that_the_journal_does_not_have_are_found() -> None:
+    """Two of them are not none: what is reported as counted again has its place in a pivot."""
+    bare = its_pivot()
+    for path in (f"{name}.{arm}.probe" for name in ("exact1", "exact2", "refeed") for arm in ("actual", "alternative")):
+        bare = changed(bare, path, None)
+    for times in (1, 2):
+        written = changed(example(), "probes", example().probes * times)
+        with pytest.raises(RefeedError, match="probe"):
+            compare(CLOSED, [bare], written)
+    compare(CLOSED, [bare], changed(example(), "probes", ()))
 
 
 def test_what_no_pivot_stands_for_is_an_error_too() -> None:
