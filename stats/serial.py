@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from stats.bootstrap import Bootstrap
     from stats.cache import CacheTally
     from stats.clustered import Interval
-    from stats.disagreement import Comparison
+    from stats.contrast import Contrast
+    from stats.disagreement import Comparison, Disagreement
     from stats.margin import Bucket
     from stats.probes import Probes
     from stats.rates import RateInterval
@@ -64,7 +65,48 @@ def as_dict(report: Report, sessions: Sequence[str] = ()) -> dict[str, Any]:
         },
         "cache": _cache(report.cache),
         "decision": {"rule": report.decision.rule, "verdict": report.decision.verdict},
+        "supplement": _supplement(report),
         "notes": list(all_notes(report)),
+    }
+
+
+def _supplement(report: Report) -> dict[str, Any]:
+    """What the text report has beside these: apart, so that the keys above stay what they are."""
+    sequential, control = report.sequential, report.no_decode_state
+    crossing = sequential.plain_crossing
+    return {
+        "no_decode_state": None if control is None else _counted(control),
+        "sign": _process(sequential.sign),
+        "plain_t": {"t": sequential.plain_t, "crossed_at": None if crossing is None else crossing.informative},
+        "within_quantum_share": {
+            cut: {
+                "refeed": chosen.selection.refeed.within_quantum_share,
+                "replica": chosen.selection.replica.within_quantum_share,
+            }
+            for cut, chosen in report.selection.items()
+        },
+        "margin_differs": {
+            "refeed": _contrast(report.margin.refeed_flat),
+            "excess": _contrast(report.margin.excess_flat),
+        },
+        "bit_exact_arms": {
+            "refeed": report.probe.refeed.bit_exact_arms,
+            "replica": report.probe.replica.bit_exact_arms,
+        },
+        "sign_flip_exact": {"pooled": report.pooled_sign_flip.exact, "mean": report.clustered_sign_flip.exact},
+    }
+
+
+def _counted(found: Disagreement) -> dict[str, Any]:
+    return {"n": found.n, "refeed": _changes(found.refeed), "floor": _changes(found.floor), "excess": found.excess}
+
+
+def _contrast(contrast: Contrast) -> dict[str, Any]:
+    return {
+        "difference": contrast.difference,
+        "p": contrast.p,
+        "ci95": _pair(contrast.ci95),
+        "why": contrast.why,
     }
 
 
@@ -83,12 +125,15 @@ def _rates(rates: RateReport) -> dict[str, Any]:
 
 
 def _comparison(counts: Comparison, interval: RateInterval) -> dict[str, Any]:
+    return {**_changes(counts), "ci95": _pair(interval.ci95)}
+
+
+def _changes(counts: Comparison) -> dict[str, Any]:
     return {
         "disagree": counts.disagree,
         "rate": counts.rate,
         "zero_crossings": counts.zero_crossings,
         "reversals": counts.reversals,
-        "ci95": _pair(interval.ci95),
     }
 
 

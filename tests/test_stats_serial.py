@@ -98,6 +98,23 @@ def test_selection_margin_and_probe(pooled: dict[str, Any]) -> None:
     assert pooled["probe"]["replica"]["bit_exact"] == 1133 / 1567
 
 
+def test_what_only_the_text_report_had(pooled: dict[str, Any]) -> None:
+    """The sign e-process and the peeking t of the reference table; the other rows as the report has them."""
+    found, rows = pooled["supplement"], report(pooled_main(), draws=10)
+    assert found["sign"]["e"] == pytest.approx(3528.0311)
+    assert found["plain_t"] == {"t": pytest.approx(5.513465911), "crossed_at": 5}
+    assert found["no_decode_state"] is None
+    chosen = rows.selection["0.5"].selection
+    assert found["within_quantum_share"]["0.5"] == {
+        "refeed": chosen.refeed.within_quantum_share,
+        "replica": chosen.replica.within_quantum_share,
+    }
+    assert found["margin_differs"]["refeed"]["difference"] == pytest.approx(135 / 402 - 80 / 234)
+    assert found["margin_differs"]["excess"]["difference"] == pytest.approx(67 / 402 - 52 / 234)
+    assert found["bit_exact_arms"]["replica"] > found["bit_exact_arms"]["refeed"] > 0
+    assert found["sign_flip_exact"] == {"pooled": True, "mean": True}
+
+
 def test_nothing_stands_in_the_notes_of_a_full_report(pooled: dict[str, Any]) -> None:
     """Only the plain t of the first problem does not exist."""
     assert [note.split(":")[0] for note in pooled["notes"]] == ["sequential.path.plain_t"]
