@@ -6,10 +6,13 @@ otherwise. Its words may come from a model or a file: whoever lays it out makes 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from stats.sequential import PathPoint
+
+# Characters of a sentence in a file: a worker's longest reason, each character of it an escape, and what stands around.
+LONGEST: Final = 20_000
 
 
 class Grid(NamedTuple):

@@ -9,7 +9,7 @@ import re
 from html import escape
 from typing import TYPE_CHECKING, Final
 
-from sessions.document import Chart, Facts, Grid
+from sessions.document import LONGEST, Chart, Facts, Grid
 from sessions.printable import printable
 from sessions.svg import eprocess_chart
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from sessions.document import Document, Part
 
-_LONG: Final = 2000
 _POWER: Final = re.compile(r"\d+(\.\d+)?e-\d+")  # browsers break lines after its hyphen
 _STYLE: Final = """
 :root { color-scheme: light dark; }
@@ -60,7 +59,7 @@ def page(written: Document) -> Iterator[str]:
 
 def _text(text: str) -> str:
     """Text from a session, safe in HTML: escaped, on one line, invisible characters shown."""
-    return escape(printable(text, _LONG))
+    return escape(printable(text, LONGEST))
 
 
 def _prose(text: str) -> str:

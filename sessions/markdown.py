@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
-from sessions.document import Facts, Grid
+from sessions.document import LONGEST, Facts, Grid
 from sessions.printable import printable
 
 if TYPE_CHECKING:
@@ -12,14 +13,14 @@ if TYPE_CHECKING:
 
     from sessions.document import Document, Part
 
-_MARKUP: Final = "\\`*_{}[]<>#|~&"
-_LONG: Final = 2000
+_MARKUP: Final = "\\`*_{}[]<>#|~&$"
+_BEGINS: Final = re.compile(r"^(?: |(\d*)([-+.)]))")
 
 
 def page(written: Document) -> Iterator[str]:
     """The file, piece by piece."""
     yield f"# Replay audit {_plain(written.subject)}\n\n"
-    yield from (f"{_plain(line)}\n\n" for line in (*written.opening, written.headline))
+    yield from (_paragraph(line) for line in (*written.opening, written.headline))
     for section in written.sections:
         yield f"## {_plain(section.title)}\n\n"
         for part in section.body:
@@ -28,7 +29,7 @@ def page(written: Document) -> Iterator[str]:
         yield "## Notes\n\n"
         yield from (f"- {_plain(note)}\n" for note in written.notes)
         yield "\n"
-    yield f"{_plain(written.closing)}\n"
+    yield _paragraph(written.closing).removesuffix("\n")
 
 
 def _part(part: Part) -> Iterator[str]:
@@ -39,7 +40,7 @@ def _part(part: Part) -> Iterator[str]:
             yield from (f"- {_plain(name)}: {_plain(fact)}\n" for name, fact in part.rows)
             yield "\n"
         case str():
-            yield f"{_plain(part)}\n\n"
+            yield _paragraph(part)
         case _:
             pass  # Markdown draws nothing: the table beside the chart has its numbers
 
@@ -55,6 +56,15 @@ def _cells(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |\n"
 
 
+def _paragraph(text: str) -> str:
+    """A sentence by itself, where spaces, a dash or a number in front would make it code or a list."""
+    return f"{_BEGINS.sub(_defused, _plain(text))}\n\n"
+
+
+def _defused(begins: re.Match[str]) -> str:
+    return "&#32;" if begins[0] == " " else f"{begins[1]}\\{begins[2]}"
+
+
 def _plain(text: str) -> str:
     """Text as Markdown that marks nothing up."""
-    return "".join(f"\\{letter}" if letter in _MARKUP else letter for letter in printable(text, _LONG))
+    return "".join(f"\\{letter}" if letter in _MARKUP else letter for letter in printable(text, LONGEST))

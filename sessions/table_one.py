@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from sessions.document import Grid, Section
+from sessions.document import LONGEST, Grid, Section
 from sessions.printable import printable
 from sessions.sections import cache_checks, plain_t
 from sessions.words import NONE, number, percent, points
@@ -34,7 +34,6 @@ _CAPTION: Final = (
     "exact-1. Excesses are in percentage points. t_clust: by problem, valid once, at the planned end; z: as if pivots "
     "were independent."
 )
-_LONG: Final = 2000
 _NAMED_FAILURES: Final = 10
 
 
@@ -103,8 +102,8 @@ def latex(found: Row, report: Report, written: Document) -> Iterator[str]:
     """
     yield f"% {' & '.join(_HEADER)}\n"
     says = (_CAPTION, written.headline, plain_t(report), *cache_checks(report.cache, _NAMED_FAILURES))
-    yield from (f"% {printable(line, _LONG)}\n" for line in says)
-    yield from (f"% note: {printable(note, _LONG)}\n" for note in written.notes)
-    yield f"% {printable(written.closing, _LONG)}\n"
+    yield from (f"% {printable(line, LONGEST)}\n" for line in says)
+    yield from (f"% note: {printable(note, LONGEST)}\n" for note in written.notes)
+    yield f"% {printable(written.closing, LONGEST)}\n"
     cells = ("".join(_LATEX_ESCAPES.get(letter, letter) for letter in cell) for cell in found)
     yield f"{' & '.join(cells)} \\\\\n"

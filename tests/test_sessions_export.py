@@ -13,7 +13,9 @@ import msgspec
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from markdown_it import MarkdownIt
 
+from engine.run import IN_THE_LOG, LONGEST_REASON
 from sessions.audited import Session, audit
 from sessions.errors import RefeedError
 from sessions.events import CacheProof, Ended, Event, Notice, PassEnded
@@ -360,6 +362,28 @@ def test_text_of_a_session_stays_text_in_markdown_and_latex(store: Store, tmp_pa
     *comments, found = tex.read_text().splitlines()
     assert all(line.startswith("% ") for line in comments)
     assert found == r"50\%\_\& & 0 & 0 & - & - & - & - & - & - & - \\"
+
+
+@pytest.mark.parametrize("name", ["- item", "+ item", "1. one", "1) one", "12345678) one", "    code", "$x^2$", "--- x"])
+def test_a_model_s_name_cannot_begin_a_list_or_code_in_markdown(name: str, store: Store, tmp_path: Path) -> None:
+    """It stands first in its paragraph; a renderer shows it as it is, and dollar signs mark no formula."""
+    folder = store.create(register(CampaignSpec(model=name, engine="embedded", task="arithmetic")))
+    (path,) = export(folder, ["md"], tmp_path).files
+    rendered = MarkdownIt("commonmark").enable("table").render(path.read_text())
+    assert f"<p>{name} on embedded " in rendered
+    assert not {"<ol", "<pre", "<hr"} & {tag[:4] for tag in rendered.split()}
+    assert "$" not in path.read_text().replace("\\$", "")
+
+
+def test_every_form_of_a_report_says_a_long_reason_to_its_end(store: Store, tmp_path: Path) -> None:
+    """A worker keeps 4,000 characters of a cause; how much was measured stands behind them."""
+    folder = store.create(register(CampaignSpec(problems=3)))
+    reason = f"{'x' * LONGEST_REASON}... ({IN_THE_LOG})"
+    with Journal.open(folder.journal_path, folder.registration().digest) as journal:
+        for event in (opened(), engine_ready(), Ended(state="failed", exit_code=1, reason=reason)):
+            journal.append(event)
+    for path in export(folder, ["md", "latex", "html"], tmp_path).files:
+        assert "x... (worker.log has all of it)): 0 of 3 problems measured" in path.read_text(), path.name
 
 
 def test_unknown_formats_and_broken_journals_are_refused(store: Store, tmp_path: Path) -> None:
