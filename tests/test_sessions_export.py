@@ -364,7 +364,7 @@ def test_text_of_a_session_stays_text_in_markdown_and_latex(store: Store, tmp_pa
     assert found == r"50\%\_\& & 0 & 0 & - & - & - & - & - & - & - \\"
 
 
-@pytest.mark.parametrize("name", ["- item", "+ item", "1. one", "1) one", "12345678) one", "    code", "$x^2$", "--- x"])
+@pytest.mark.parametrize("name", ["- x", "+ x", "1. x", "1) x", "12345678) x", "    x", "$x^2$", "--- x"])
 def test_a_model_s_name_cannot_begin_a_list_or_code_in_markdown(name: str, store: Store, tmp_path: Path) -> None:
     """It stands first in its paragraph; a renderer shows it as it is, and dollar signs mark no formula."""
     folder = store.create(register(CampaignSpec(model=name, engine="embedded", task="arithmetic")))
