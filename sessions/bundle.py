@@ -102,9 +102,9 @@ def _check(folder: SessionFolder) -> _Held:
         RefeedError: kind "integrity" when one of them does not hold.
     """
     digest = folder.registration().digest
-    folder.spec()
+    k = folder.spec().k
     with Follower(folder.journal_path, digest) as journal:
-        found = recount(journal, folder.texts_path)
+        found = recount(journal, folder.texts_path, k)
         if found.missing:
             raise RefeedError(
                 "integrity",

@@ -6,6 +6,7 @@ import struct
 from typing import TYPE_CHECKING, Final, NamedTuple, get_args
 
 from sessions import texts
+from sessions.consistent import require_consistent
 from sessions.errors import RefeedError
 from sessions.events import Arm, PassName, Pivot, ProblemClosed
 from stats.words import count
@@ -40,20 +41,21 @@ class Recount(NamedTuple):
     probes: int
 
 
-def recount(events: Iterable[Event], folder: Path) -> Recount:
+def recount(events: Iterable[Event], folder: Path, k: int) -> Recount:
     """Compare every pivot of a session with the side file that its problem closed with.
 
     Args:
         events: the journal's, from the first on.
         folder: the session's texts folder.
+        k: registered continuations an arm.
 
     Raises:
-        RefeedError: kind "integrity" when a pivot does not follow from its texts, or a file was changed; kind "failed"
-            when a file cannot be read; what the events raise.
+        RefeedError: kind "integrity" when a pivot contradicts itself or the spec, or does not follow from its texts, or
+            a file was changed; kind "failed" when a file cannot be read; what the events raise.
     """
     files, missing = [], []
     pivots = continuations = probes = 0
-    for closed, measured in _closed(events):
+    for closed, measured in _closed(events, k):
         if texts.NAME.fullmatch(closed.texts) is not None and not (folder / closed.texts).exists():
             missing.append(closed.texts)
             continue
@@ -66,11 +68,12 @@ def recount(events: Iterable[Event], folder: Path) -> Recount:
     return Recount(tuple(files), tuple(missing), pivots, continuations, probes)
 
 
-def _closed(events: Iterable[Event]) -> Iterator[tuple[ProblemClosed, list[Pivot]]]:
+def _closed(events: Iterable[Event], k: int) -> Iterator[tuple[ProblemClosed, list[Pivot]]]:
     """Problems that closed with a side file, and the pivots of that attempt."""
     waiting: dict[tuple[int, int], list[Pivot]] = {}
     for event in events:
         if isinstance(event, Pivot):
+            require_consistent(event, k)
             waiting.setdefault((event.problem, event.attempt), []).append(event)
         elif isinstance(event, ProblemClosed):
             pivots = waiting.pop((event.problem, event.attempt), [])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from sessions.campaign import CampaignState
-from sessions.chain import broken
+from sessions.consistent import require_consistent
 from sessions.events import (
     CacheFailure,
     Ended,
@@ -167,7 +167,7 @@ def _pass_ended(state: CampaignState, event: PassEnded) -> None:
 
 
 def _pivot(state: CampaignState, event: Pivot) -> None:
-    _check_pivot(event, state.spec.k)
+    require_consistent(event, state.spec.k)
     row = _row(state, event.problem, event.attempt)
     place = state.pivots.append(event)
     failed = event.cache.state == "failed"
@@ -183,17 +183,6 @@ def _pivot(state: CampaignState, event: Pivot) -> None:
     rows = state.open.setdefault((event.problem, event.attempt), {})
     if rows.setdefault((event.rollout, event.position), place) != place:
         state.irregular.append(f"event {event.seq}: a pivot of problem {event.problem} came twice; counted once")
-
-
-def _check_pivot(event: Pivot, k: int) -> None:
-    if event.k != k:
-        raise broken(event.seq + 1, f"says k = {event.k}, but {k} was registered")
-    for result in (event.exact1, event.exact2, event.refeed):
-        net, one, other = result.net, result.actual.correct, result.alternative.correct
-        if not -k <= net <= k:
-            raise broken(event.seq + 1, f"says net {net} of {k} continuations an arm")
-        if one is not None and other is not None and (max(one, other) > k or one - other != net):
-            raise broken(event.seq + 1, f"says net {net} with {one} and {other} of {k} right")
 
 
 def _cache_failure(state: CampaignState, event: CacheFailure) -> None:

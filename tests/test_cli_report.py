@@ -24,6 +24,7 @@ from tui.report_text import render
 
 REPO = Path(__file__).resolve().parent.parent
 NET_KEYS = {"disagree", "rate", "zero_crossings", "reversals", "ci95"}
+TWO = msgspec.structs.replace(SPEC, k=2)
 
 
 @pytest.fixture(autouse=True)
@@ -379,7 +380,7 @@ def test_verify_confirms_an_intact_session(capsys: pytest.CaptureFixture[str]) -
 
 def test_verify_looks_at_texts_too(capsys: pytest.CaptureFixture[str]) -> None:
     """A changed side file is an integrity error that names it; a missing one is said and harms no number."""
-    folder = write([opened()])
+    folder = write([opened()], TWO)
     name, sha256 = write_texts(folder.texts_path, example())
     digest = folder.registration().digest
     with Journal.open(folder.journal_path, digest) as journal:
@@ -402,10 +403,10 @@ def test_verify_looks_at_texts_too(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_pivot_that_does_not_follow_from_its_texts_exits_5(capsys: pytest.CaptureFixture[str]) -> None:
     """Chain and hashes hold, but one estimate is another than its continuations say: the place and both are named."""
-    folder = write([opened()])
+    folder = write([opened()], TWO)
     name, sha256 = write_texts(folder.texts_path, example())
     pivot = its_pivot()
-    better = msgspec.structs.replace(pivot.refeed, net=2)
+    better = msgspec.structs.replace(pivot.refeed, net=2, actual=pivot.exact1.actual)
     with Journal.open(folder.journal_path, folder.registration().digest) as journal:
         journal.append(msgspec.structs.replace(pivot, refeed=better))
         journal.append(msgspec.structs.replace(closed(7, attempt=2), texts=name, texts_sha256=sha256))
@@ -413,7 +414,8 @@ def test_a_pivot_that_does_not_follow_from_its_texts_exits_5(capsys: pytest.Capt
     said = capsys.readouterr()
     assert said.out == ""
     assert (
-        "problem 7, attempt 2, rollout 0, position 4, re-feed: net is 2 in the journal, but 1 by its texts" in said.err
+        "problem 7, attempt 2, rollout 0, position 4, re-feed, actual arm: correct is 2 in the journal, "
+        "but 1 by its texts" in said.err
     )
 
 

@@ -169,6 +169,26 @@ def test_links_in_a_bundle_become_files(store: Store, laptop: Store, tmp_path: P
     assert brought.journal_path.read_bytes() == b"/etc/passwd"
 
 
+def test_a_bundle_that_no_report_could_count_is_refused(store: Store, laptop: Store, tmp_path: Path) -> None:
+    """A pivot without texts whose numbers contradict each other: the cause now, not at the first report."""
+    folder = store.create(register(CampaignSpec(k=2)))
+    one = its_pivot()
+    odd = msgspec.structs.replace(one, exact1=msgspec.structs.replace(one.exact1, net=1))
+    with Journal.open(folder.journal_path, folder.registration().digest) as journal:
+        for event in (opened(), odd, closed(7, attempt=2)):
+            journal.append(event)
+    with pytest.raises(RefeedError, match="line 2 says net 1 with 2 and 0 of 2 right"):
+        pack(folder, tmp_path / "odd.zip")
+    assert not (tmp_path / "odd.zip").exists()
+    path = pack(session(store), tmp_path / "even.zip")
+    with zipfile.ZipFile(path, "w") as bundle:
+        for name in ("spec.json", "events.jsonl"):
+            bundle.write(folder.path / name, f"{folder.path.name}/{name}")
+    with pytest.raises(RefeedError, match="line 2 says net 1 with 2 and 0 of 2 right"):
+        import_file(path, laptop)
+    assert not laptop.folders()
+
+
 @pytest.mark.parametrize("data", [b"PK\x03\x04", b"PK\x03\x04" + bytes(500), b""])
 def test_a_file_that_is_no_zip_is_refused(laptop: Store, tmp_path: Path, data: bytes) -> None:
     """Cut short or empty, the error is plain."""

@@ -34,7 +34,7 @@ def changed(record: Any, path: str, value: object) -> Any:
 def test_a_real_campaign_s_pivots_follow_from_its_texts(tmp_path: Path) -> None:
     """Every pivot that the engine measured is counted again, with 2K continuations and 2 probes a pass."""
     record = conduct(registered(SMALL, problems=3, rollouts=3), tmp_path)
-    found = recount(record.events, tmp_path)
+    found = recount(record.events, tmp_path, SMALL.k)
     pivots = len(record.of(Pivot))
     assert pivots > 0
     assert found[2:] == (pivots, 3 * 2 * SMALL.k * pivots, 3 * 2 * pivots)
@@ -131,9 +131,25 @@ def test_what_no_pivot_stands_for_is_an_error_too() -> None:
         compare(CLOSED, [], example())
 
 
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        ("k", 3, "line 1 says k = 3, but 2 was registered"),
+        ("exact1.net", 1, "line 1 says net 1 with 2 and 0 of 2 right"),
+        ("refeed.net", -3, "line 1 says net -3 of 2 continuations an arm"),
+    ],
+)
+def test_a_pivot_that_contradicts_itself_is_found_without_texts(
+    path: str, value: object, said: str, tmp_path: Path
+) -> None:
+    """What no report can count is not intact, whether or not its texts were copied along."""
+    with pytest.raises(RefeedError, match=said):
+        recount([changed(changed(its_pivot(), "seq", 0), path, value), CLOSED], tmp_path, 2)
+
+
 def test_pivots_of_an_attempt_that_did_not_close_are_left_out(tmp_path: Path) -> None:
     """Only what is evidence has texts; a missing file is counted and compared with nothing."""
     end = msgspec.structs.replace(CLOSED, texts="problem-7-attempt-2.json.gz", texts_sha256="0" * 64)
     reopened = msgspec.structs.replace(its_pivot(), attempt=1)
-    found = recount([reopened, its_pivot(), end], tmp_path)
+    found = recount([reopened, its_pivot(), end], tmp_path, 2)
     assert found == ((), ("problem-7-attempt-2.json.gz",), 0, 0, 0)

@@ -66,7 +66,7 @@ def test_every_pivot_of_a_campaign_is_verified_by_the_ledger(backend: Backend, t
         prompt = pivot.position - pivot.index
         assert pivot.cache.decode_tokens == max(pivot.cache.hit_tokens - prompt, 0)
     assert not record.of(CacheFailure)
-    assert recount(record.events, tmp_path).pivots == len(pivots)
+    assert recount(record.events, tmp_path, spec.k).pivots == len(pivots)
 
 
 def test_a_replica_is_bit_identical_on_this_engine(backend: Backend, tmp_path: Path) -> None:

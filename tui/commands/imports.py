@@ -10,6 +10,7 @@ import click
 
 from sessions.errors import RefeedError
 from sessions.store import Store
+from stats.words import count
 from tui.commands.base import Command, json_option
 from tui.console import say, say_json
 from tui.plaintext import one_line
@@ -53,7 +54,8 @@ def import_command(file: tuple[Path, ...], name: str | None, settings: tuple[str
         made.append((folder, path))
         if not as_json:
             called = f" as {folder.name}" if folder.name is not None else ""
-            say(f"{folder.id}{called}  {folder.summary().evidence.pivots:,} pivots from {one_line(str(path))}")
+            pivots = count(folder.summary().evidence.pivots, "pivot")
+            say(f"{folder.id}{called}  {pivots} from {one_line(str(path))}")
     if as_json:
         say_json({"sessions": [_entry(folder, path) for folder, path in made]})
 

@@ -28,7 +28,7 @@ def command(session: str, as_json: bool) -> None:
 
     folder = Store().find(session)
     registration = folder.registration()
-    registration.campaign()  # raises when the spec does not match its digest
+    k = registration.campaign().k  # raises when the spec does not match its digest
     found = verify(folder.journal_path, registration.digest)
     if found.broken_line is not None:
         raise RefeedError(
@@ -36,7 +36,7 @@ def command(session: str, as_json: bool) -> None:
             f"session {folder.id}: {found.reason}",
             f"the {found.events} events before it are intact; nothing was deleted",
         )
-    counted = recount(read(folder.journal_path, registration.digest), folder.texts_path)
+    counted = recount(read(folder.journal_path, registration.digest), folder.texts_path, k)
     if as_json:
         say_json(
             {
