@@ -56,7 +56,7 @@ def recount(events: Iterable[Event], folder: Path, k: int) -> Recount:
     files, missing = [], []
     pivots = continuations = probes = 0
     for closed, measured in _closed(events, k):
-        if texts.NAME.fullmatch(closed.texts) is not None and not (folder / closed.texts).exists():
+        if texts.NAME.fullmatch(closed.texts) is not None and not texts.is_there(folder, closed.texts):
             missing.append(closed.texts)
             continue
         written = texts.read(folder, closed.texts, closed.texts_sha256)

@@ -7,6 +7,7 @@ only what came after; whoever finds none, or one of another spec, starts over.
 from __future__ import annotations
 
 import contextlib
+import os
 from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
@@ -142,7 +143,7 @@ def refresh(path: Path, journal: Path, digest: str) -> Summary:
     Raises:
         RefeedError: kind "failed" when the journal cannot be read.
     """
-    summary = load(path, digest)
+    summary = load(path, digest) if os.path.lexists(journal) else Summary(digest=digest)  # what it told of may be gone
     cached = summary.events
     _catch_up(summary, journal)
     if summary.broken and cached > 0:  # the cache may be of another journal: start over before blaming this one

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import os
 import re
 import struct
 import zlib
@@ -172,6 +173,22 @@ def write(folder: Path, texts: ProblemTexts) -> tuple[str, str]:
     with open_folder(folder):  # a link would lead the write out of the session
         write_atomic(folder / name, data)
     return name, hashlib.sha256(data).hexdigest()
+
+
+def is_there(folder: Path, name: str) -> bool:
+    """Whether something has a side file's name; a link is something, and `read` refuses it.
+
+    Raises:
+        RefeedError: kind "integrity" when the folder is a link; kind "failed" when it cannot be looked into.
+    """
+    try:
+        with open_folder(folder) as inside:
+            os.stat(name, dir_fd=inside, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise failure("look at", folder / name, error) from error
+    return True
 
 
 def read(folder: Path, name: str, sha256: str) -> ProblemTexts:

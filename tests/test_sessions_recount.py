@@ -147,6 +147,21 @@ def test_a_pivot_that_contradicts_itself_is_found_without_texts(
         recount([changed(changed(its_pivot(), "seq", 0), path, value), CLOSED], tmp_path, 2)
 
 
+def test_a_link_is_no_missing_text(tmp_path: Path) -> None:
+    """A copy may leave texts out; a link to nowhere, or in place of their folder, is nothing that a copy leaves."""
+    end = msgspec.structs.replace(CLOSED, texts="problem-7-attempt-2.json.gz", texts_sha256="0" * 64)
+    folder = tmp_path / "texts"
+    assert recount([its_pivot(), end], folder, 2).missing == (end.texts,)
+    folder.symlink_to(tmp_path / "nowhere")
+    with pytest.raises(RefeedError, match="is not a plain folder"):
+        recount([its_pivot(), end], folder, 2)
+    folder.unlink()
+    folder.mkdir()
+    (folder / end.texts).symlink_to(tmp_path / "nowhere")
+    with pytest.raises(RefeedError, match="is not a regular file"):
+        recount([its_pivot(), end], folder, 2)
+
+
 def test_pivots_of_an_attempt_that_did_not_close_are_left_out(tmp_path: Path) -> None:
     """Only what is evidence has texts; a missing file is counted and compared with nothing."""
     end = msgspec.structs.replace(CLOSED, texts="problem-7-attempt-2.json.gz", texts_sha256="0" * 64)

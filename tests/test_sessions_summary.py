@@ -136,6 +136,17 @@ def test_a_cache_of_another_journal_is_rebuilt(journal: Path) -> None:
     assert (found.events, found.broken) == (3, "")
 
 
+def test_a_cache_outlives_no_journal(journal: Path) -> None:
+    """A list must not show a headline that the report of the same session has no event for."""
+    cache = journal.with_name("summary.json")
+    with Journal.open(journal, DIGEST) as writer:
+        for event in (opened(), pivot(0, nets=(1, 0, -1)), closed(0)):
+            writer.append(event)
+    assert refresh(cache, journal, DIGEST).measured == 1
+    journal.unlink()
+    assert refresh(cache, journal, DIGEST) == Summary(digest=DIGEST)
+
+
 def test_a_broken_journal_is_summarised_up_to_its_fault(journal: Path) -> None:
     """`list` goes on, says what is broken, and caches nothing."""
     with Journal.open(journal, DIGEST) as writer:
