@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
+import struct
+import termios
+from typing import Final
 
 import msgspec
 
 from sessions.errors import Kind, RefeedError
+
+UNREAD: Final = 4096  # bytes of steps that may wait in the pipe, which holds 64 KiB: the last word needs room, too
 
 
 class Step(msgspec.Struct, frozen=True, tag="step", tag_field="said"):
@@ -55,8 +61,8 @@ class Launcher:
         self._fd = fd
 
     def step(self, stage: str, fraction: float) -> None:
-        """Say what is done before "ready"."""
-        if self._fd is not None:
+        """Say what is done before "ready"; nothing to a launcher that does not listen, for it may be stopped."""
+        if self._fd is not None and _unread(self._fd) < UNREAD:
             self._write(self._fd, Step(stage, fraction))
 
     def tell(self, ready: Ready) -> None:
@@ -72,3 +78,9 @@ class Launcher:
     def _write(fd: int, word: Step | Ready) -> None:
         with contextlib.suppress(BrokenPipeError):
             os.write(fd, msgspec.json.encode(word) + b"\n")
+
+
+def _unread(fd: int) -> int:
+    """Bytes that wait in a pipe; its writing end can be asked, too."""
+    waiting: int = struct.unpack("i", fcntl.ioctl(fd, termios.FIONREAD, b"\0" * struct.calcsize("i")))[0]
+    return waiting
