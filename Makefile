@@ -53,14 +53,14 @@ $(VENV)/.pip:
 # In its own step and without dependencies: only torch may come from that index, and when it does not answer that costs
 # seconds here and nothing anywhere else.
 $(VENV)/.torch: constraints.txt $(VENV)/.pip
-	@echo "installing torch for CPUs (about 190 MB)"
+	@echo "installing torch for CPUs (about 190 MB; half a minute on a good line)"
 	@$(PIP) install -qq --retries 0 --timeout 15 --extra-index-url $(TORCH_INDEX) -c constraints.txt --no-deps torch || { \
 	  echo "found no build of torch as in constraints.txt; taking the one that pip finds (with CUDA it is several GB)" >&2; \
 	  $(PIP) install "torch>=2.6"; }
 	@touch $@
 
 $(VENV)/.installed: pyproject.toml $(VENV)/.torch
-	@echo "installing refeed-tui and what it needs"
+	@echo "installing refeed-tui and what it needs (half a minute)"
 	@$(PIP) install -qq --editable ".[embedded]"
 	@touch $@
 

@@ -74,7 +74,11 @@ def files_of(folder: Path) -> tuple[Path, ...]:
     """
     files = sorted(path for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else []
     if not files:
-        raise RefeedError("engine", f"no model at {folder}", "give `--model` a folder with a Hugging Face checkpoint")
+        raise RefeedError(
+            "engine",
+            f"no model at {folder}",
+            "give `model` a folder with a Hugging Face checkpoint; the hub needs vllm",
+        )
     return tuple(files)
 
 

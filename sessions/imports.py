@@ -11,6 +11,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, get_args
 
+from sessions.aggregate import pairs
 from sessions.bundle import is_bundle, unpack
 from sessions.errors import RefeedError
 from sessions.events import (
@@ -204,6 +205,24 @@ def _notices(
     torn = sum(_delta_differs(pivot) for pivot in run.pivots)
     if torn > 0:
         yield Notice(kind="warning", text=f"{torn} probe differences are not those of their first logprobs")
+    yield from _own_rates(run)
+
+
+def _own_rates(run: PublishedRun) -> Iterator[Notice]:
+    """What the file counts itself: otherwise than the report, which is said, and from these pivots, or they changed."""
+    pivots = (run.aggregate or {}).get("n_pivots", len(run.pivots))
+    if pivots != len(run.pivots):
+        text = f"the file says that it has {str(pivots)[:20]!a} pivots, but has {len(run.pivots)}: it was edited or cut"
+        yield Notice(kind="warning", text=text)
+    found = tuple(pairs(run))
+    for name, said, counted in found:
+        if said != counted:
+            text = f"the file says that {said[0]} of {said[1]} signs changed in the {name} pass, but its pivots give"
+            yield Notice(kind="warning", text=f"{text} {counted[0]} of {counted[1]}: it was edited")
+    if found:
+        own = " and ".join(f"{said[0]} of {said[1]} in the {name} pass" for name, said, _ in found)
+        text = f"the file's own rates are over pivots where exact-1 or that one pass is not 0: {own}"
+        yield Notice(kind="import", text=f"{text}; the report has both over pivots where any pass is not 0")
 
 
 def _delta_differs(pivot: PivotRecord) -> bool:

@@ -114,7 +114,7 @@ class PivotRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PublishedRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole file. `aggregate` and the like are the harness's own arithmetic, which is recomputed here instead."""
+    """A whole file. `aggregate` is the harness's own arithmetic: recomputed here, and held against the pivots."""
 
     config: Config
     per_problem: tuple[ProblemRecord, ...]

@@ -6,6 +6,7 @@ A spec is locked before the first token: `Registration` stores it with the SHA-2
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import math
 from typing import Final, Literal
@@ -36,13 +37,13 @@ class CampaignSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
     Attributes:
         engine: "vllm", "embedded", or "auto" (vllm if it and a GPU are there).
-        model: path, hub id, or "bundled".
+        model: path, hub id (with vllm), or "bundled".
         revision: hub revision of the model.
         dtype: of weights and KV.
         batch_invariant: batch-invariant kernels.
         attention_backend: vllm only, by its own name ("FLASH_ATTN", "FLEX_ATTENTION"); None for its choice.
         numerics: embedded engine only.
-        task: "arithmetic", "gsm8k", "gsm8k:PATH" or "jsonl:PATH".
+        task: "arithmetic", "gsm8k", "gsm8k:PATH", or "jsonl:PATH" with lines {"question": TEXT, "answer": NUMBER}.
         prompt: instruction after the question; None for the task's own.
         system_prompt: system message; None for none.
         start: first task index.
@@ -226,11 +227,18 @@ def from_fields(fields: dict[str, object]) -> CampaignSpec:
     Raises:
         RefeedError: kind "spec" for an unknown field, a wrong type or an impossible combination.
     """
+    for name in fields:
+        if name not in CampaignSpec.__struct_fields__:
+            close = difflib.get_close_matches(name, CampaignSpec.__struct_fields__, 1)
+            hint = f"did you mean `{close[0]}`?" if close else "`refeed-tui launch --help` lists fields"
+            raise RefeedError("spec", f"the spec has an unknown field {name[:60]!a}", hint)
     try:
         spec = msgspec.convert(fields, CampaignSpec)
     except msgspec.ValidationError as error:
+        given = fields.get(str(error).rpartition("$.")[2].rstrip("`"))
+        found = "" if given is None else f"; it is {str(given)[:60]!a}"
         raise RefeedError(
-            "spec", f"the spec does not fit: {error}", "`refeed-tui launch --help` lists fields"
+            "spec", f"the spec does not fit: {error}{found}", "`refeed-tui launch --help` lists fields"
         ) from None
     return check(spec)
 

@@ -198,7 +198,7 @@ def test_an_end_in_the_journal_is_the_last_word(capsys: pytest.CaptureFixture[st
 def test_a_session_on_another_host_is_followed_and_said(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Where its lock is not seen, fresh writing tells that it runs; once it is silent it counts as dead."""
+    """Where its lock is not seen, fresh writing tells that it runs; a silent one is not called dead."""
     monkeypatch.setattr("sessions.store.FRESH_SECONDS", 2.0)
     folder = write([opened(), engine_ready(), *measured(0, (FLIPPED,))])
     RunInfo(pid=1, started=1, boot="x", host="other", socket="/x").write(folder.run_path)
@@ -206,7 +206,7 @@ def test_a_session_on_another_host_is_followed_and_said(
     assert cli.run(["attach", folder.id, "--plain"]) == errors.FAILED
     said = capsys.readouterr()
     assert said.out.count("runs on host other; pause, resume and abort have to be asked there") == 1
-    assert "was interrupted" in said.err
+    assert "the worker is silent on host other, or died there" in said.err
 
 
 def test_flags_of_a_new_worker_are_not_taken_by_a_running_one(capsys: pytest.CaptureFixture[str]) -> None:

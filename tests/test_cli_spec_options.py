@@ -74,15 +74,16 @@ def test_every_preset_is_a_valid_spec(name: str) -> None:
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ("max_pivot = 3", "max_pivot"),
-        ("k = 'four'", "k"),
-        ("k = 0", "k"),
-        ("decision = [0.5, 0.1]", "decision"),
-        ("screen = 'mixed'\nrollouts = 1", "screen"),
-        ("price_per_hour = 'dear'", "price_per_hour"),
-        ("price_per_hour = -1.0", "price_per_hour"),
-        ("max_cost = 5.0", "max_cost"),
-        ("name = 3", "name"),
+        ("max_pivot = 3", "unknown field 'max_pivot'; did you mean `max_pivots`?"),
+        ("what = 3", "unknown field 'what'; `refeed-tui launch --help` lists fields"),
+        ("k = 'four'", "`$.k`; it is 'four'"),
+        ("k = 0", "`k` is 0"),
+        ("decision = [0.5, 0.1]", "`decision`"),
+        ("screen = 'mixed'\nrollouts = 1", "`screen`"),
+        ("price_per_hour = 'dear'", "`price_per_hour`"),
+        ("price_per_hour = -1.0", "`price_per_hour`"),
+        ("max_cost = 5.0", "`max_cost`"),
+        ("name = 3", "`name`"),
     ],
 )
 def test_bad_fields_of_a_file_are_spec_errors_that_name_them(text: str, named: str, tmp_path: Path) -> None:
@@ -92,7 +93,7 @@ def test_bad_fields_of_a_file_are_spec_errors_that_name_them(text: str, named: s
     with pytest.raises(RefeedError) as caught:
         asked(str(path))
     assert caught.value.kind == "spec"
-    assert f"`{named}`" in caught.value.message or f"$.{named}" in caught.value.message
+    assert named in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -147,6 +147,29 @@ def test_importing_twice_gives_the_same_events(store: Store, tmp_path: Path) -> 
     assert journals[0] == journals[1]
 
 
+def test_a_file_s_own_rates_are_held_against_its_pivots(store: Store, tmp_path: Path) -> None:
+    """Signs over pairs, as the published harness counts; a file that was edited afterwards says something else."""
+    own: dict[str, Any] = {
+        "n_pivots": 3,
+        "primary_exact_vs_refeed": {"eligible": 2, "flips": 1, "rate": 0.5},
+        "floor_exact_vs_exact": {"eligible": 2, "flips": 0, "rate": 0.0},
+    }
+    _, state = bring(store, example(aggregate=own), tmp_path)
+    said = [notice.text for notice in state.notices]
+    assert not any("edited" in text for text in said)
+    assert any("1 of 2 in the re-feed pass and 0 of 2 in the replica pass; the report has both" in one for one in said)
+    own["floor_exact_vs_exact"] = {"eligible": 2, "flips": 1}
+    _, state = bring(store, example(aggregate={**own, "n_pivots": 4}), tmp_path, "edited.json")
+    warned = [notice.text for notice in state.notices if notice.kind == "warning"]
+    assert warned == [
+        "the file says that it has '4' pivots, but has 3: it was edited or cut",
+        "the file says that 1 of 2 signs changed in the replica pass, but its pivots give 0 of 2: it was edited",
+    ]
+    for shape in ({}, {"primary_exact_vs_refeed": "many"}, {"floor_exact_vs_exact": {"eligible": -1, "flips": None}}):
+        _, state = bring(store, example(aggregate=shape), tmp_path, f"{len(str(shape))}.json")
+        assert not any("own rates" in notice.text or "edited" in notice.text for notice in state.notices)
+
+
 def test_absent_fields_stay_absent(store: Store, tmp_path: Path) -> None:
     """Without cache and probe fields a pivot is not instrumented, and has no probes."""
     content = example()

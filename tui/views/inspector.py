@@ -57,7 +57,7 @@ def _head(pivot: Pivot) -> list[Line]:
     rank = f", sampled token's rank {pivot.rank}" if pivot.rank is not None else ""
     return [
         ((place, "strong"),),
-        ((f"generated token {pivot.index}, attempt {pivot.attempt + 1}, event {pivot.seq}", "muted"),),
+        ((f"generated token {pivot.index}, attempt {pivot.attempt}, event {pivot.seq}", "muted"),),
         _token("actual     ", pivot.actual, pivot.actual_text, pivot.actual_logprob),
         _token("alternative", pivot.alternative, pivot.alternative_text, pivot.alternative_logprob),
         ((f"margin {pivot.margin:.6g} nats{rank}", "plain"),),

@@ -50,7 +50,7 @@ def cells(row: ProblemRow) -> tuple[Span, ...]:
         eligible, refeed, floor = f"{common.n}", f"{common.refeed.disagree}", f"{common.floor.disagree}"
         if common.n > 0:
             excess = points((common.refeed.disagree - common.floor.disagree) / common.n)
-    note = one_line(row.reason, 200) if row.reason else (f"attempt {row.attempt + 1}" if row.attempt > 0 else "")
+    note = one_line(row.reason, 200) if row.reason else (f"attempt {row.attempt}" if row.attempt > 0 else "")
     return (
         (str(row.problem), "plain"),
         state_of(row),
