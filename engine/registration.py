@@ -55,7 +55,15 @@ def _engine(spec: CampaignSpec) -> str:
     return "vllm" if _installed("vllm") and gpu_there() else "embedded"
 
 
-def _require_engine(engine: str) -> None:
+def require_engine(engine: str) -> None:
+    """Pass when what an engine needs is installed; nothing of it is imported.
+
+    Args:
+        engine: "embedded" or "vllm".
+
+    Raises:
+        RefeedError: kind "engine", naming the packages that this environment lacks.
+    """
     needs = EMBEDDED_NEEDS if engine == "embedded" else ("vllm",)
     missing = [module for module in needs if not _installed(module)]
     if missing:
@@ -195,7 +203,7 @@ def resolve(spec: CampaignSpec, hear: Hear | None = None) -> CampaignSpec:
         RefeedError: an engine that is not installed, a model or task that is not there, an impossible combination.
     """
     settled = _settled(spec)
-    _require_engine(settled.engine)
+    require_engine(settled.engine)
     resolved = _with_task(settled)
     return check(msgspec.structs.replace(resolved, model_digest=digest_of_model(resolved, hear)))
 
@@ -212,7 +220,7 @@ def rehearse(spec: CampaignSpec) -> tuple[CampaignSpec, tuple[str, ...]]:
     resolved = _settled(spec)
     missing = []
     try:
-        _require_engine(resolved.engine)
+        require_engine(resolved.engine)
     except RefeedError as error:
         missing.append(str(error))
     try:

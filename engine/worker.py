@@ -28,6 +28,7 @@ from engine.loading import Loading
 from engine.notify import Notifier
 from engine.ready import Launcher, Ready
 from engine.recorder import Recorder
+from engine.registration import require_engine
 from engine.run import FAILED, Options, Run, attended, leave_now, limits_of
 from sessions.errors import RefeedError
 from sessions.events import Notice, Opened
@@ -109,8 +110,8 @@ def open_run(options: Options, launcher: Launcher, stack: ExitStack) -> Run:
         stack: gets what must be given back.
 
     Raises:
-        RefeedError: the session is running elsewhere, damaged, has nothing left to do, lacks what it began on, or
-            cannot be written.
+        RefeedError: the session is running elsewhere, damaged, has nothing left to do, lacks its engine or what it
+            began on, or cannot be written.
     """
     session, control = SessionFolder(options.folder), Control()
     loading = Loading(control)
@@ -120,6 +121,7 @@ def open_run(options: Options, launcher: Launcher, stack: ExitStack) -> Run:
     for event in events:
         fold(state, event)
     check_may_go_on(limits_of(options, session, state), state)
+    require_engine(session.spec().engine)  # of a session that came from elsewhere, or of another environment
     reserve = stack.enter_context(Reserve(session.path / ".reserve"))
     path = socket_path(session.id)
     server = Server(path, session.id, lambda command: handle(control, loading, command))

@@ -82,6 +82,33 @@ def test_a_session_that_stopped_by_its_rule_continues_only_past_its_stop(capsys:
     assert any(note.startswith("PAST its stop rule: run 2") for note in json.loads(capsys.readouterr().out)["notes"])
 
 
+WITHOUT = """
+from importlib.machinery import PathFinder
+found = PathFinder.find_spec
+PathFinder.find_spec = lambda name, path=None, target=None: None if name in {names} else found(name, path, target)
+"""
+
+
+@pytest.mark.parametrize(("engine", "lacks"), [("embedded", "torch"), ("vllm", "vllm")])
+def test_a_resume_without_the_engines_packages_is_refused_and_changes_nothing(
+    engine: str, lacks: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As `launch` refuses it: not "going on", with a run in the journal that failed a moment later."""
+    spec = msgspec.structs.replace(resolve(msgspec.structs.replace(SPEC, task_digest=None)), engine=engine)
+    folder = write([opened(), engine_ready(), *measured(0, (FLIPPED,))], spec)
+    (tmp_path / "without").mkdir()
+    (tmp_path / "without" / "sitecustomize.py").write_text(WITHOUT.format(names={lacks}))
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path / 'without'}{os.pathsep}{os.environ['PYTHONPATH']}")
+    before = files(folder)
+    assert cli.run(["resume", folder.id]) == errors.FAILED
+    said = capsys.readouterr()
+    assert "going on" not in said.out
+    assert f"the {engine} engine needs {lacks}, which this environment lacks" in said.err
+    after = files(folder)
+    assert before.items() <= after.items()
+    assert after.keys() - before.keys() == {"lock", "worker.log"}, "no record but what the refusing worker logged"
+
+
 def test_hours_that_are_used_up_are_not_continued(capsys: pytest.CaptureFixture[str]) -> None:
     """The limit is in the digest: --past-stop does not lift it, and the answer says what does."""
     folder = stopped(max_hours=1e-7)
