@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 READY_SECONDS: Final = 60.0
 LOG_LINES: Final = 5
 WAIT_STEP: Final = 0.2
+COMING_SECONDS: Final = 10.0
+COMING_STEP: Final = 0.05
 SHOWN: Final = 60
 
 
@@ -167,6 +169,12 @@ def _await_ready(fd: int, hear: Hear | None) -> Ready | None:
     return None
 
 
+def _gone_wrong(session: SessionFolder) -> None:
+    """Leave a lock that nobody holds, as a worker does that came and went: a session without one is about to start."""
+    with contextlib.suppress(OSError, RefeedError):  # nothing can be written there, and that was said
+        os.close(open_regular(session.lock_path, os.O_RDWR | os.O_CREAT))
+
+
 def launch(session: SessionFolder, how: How = _PLAIN, *, hear: Hear | None = None) -> None:
     """Start a session's worker, detached, and return once it is ready: lock held, socket bound, journal open.
 
@@ -181,7 +189,15 @@ def launch(session: SessionFolder, how: How = _PLAIN, *, hear: Hear | None = Non
     Raises:
         RefeedError: the worker's own error, or its death with the end of worker.log.
     """
-    check_not_elsewhere(session)
+    try:
+        check_not_elsewhere(session)
+        _launch(session, how, hear)
+    except (RefeedError, OSError):
+        _gone_wrong(session)
+        raise
+
+
+def _launch(session: SessionFolder, how: How, hear: Hear | None) -> None:
     read_fd, write_fd = os.pipe()
     with os.fdopen(read_fd, "rb", buffering=0):
         with os.fdopen(write_fd, "wb", buffering=0):
@@ -202,12 +218,30 @@ def launch(session: SessionFolder, how: How = _PLAIN, *, hear: Hear | None = Non
     ready.require()
 
 
+def _await_worker(session: SessionFolder) -> None:
+    """Let a worker that was started moments ago come so far that it can be asked: a fraction of a second."""
+    deadline = time.monotonic() + COMING_SECONDS
+    while _coming(session) and time.monotonic() < deadline:
+        time.sleep(COMING_STEP)
+
+
+def _coming(session: SessionFolder) -> bool:
+    """Whether a session waits for its first worker, or one has its lock and has not said yet where it listens."""
+    if session.starting():
+        return True
+    if not session.live():
+        return False
+    run = session.run()
+    return run is None or not (run.elsewhere() or run.alive())
+
+
 def send(session: SessionFolder, command: Command) -> Answer:
-    """Send a command to a session's worker.
+    """Send a command to a session's worker; one that is just starting is waited for.
 
     Raises:
         RefeedError: kind "session" when it is not running here or does not answer.
     """
+    _await_worker(session)
     run = session.run()
     if run is None or not session.live():
         check_not_elsewhere(session)

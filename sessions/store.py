@@ -39,6 +39,7 @@ _SPEC_LIMIT: Final = 1 << 20
 _TRIES: Final = 100
 _NAMING_SECONDS: Final = 10.0  # to look through all sessions and make one takes milliseconds
 FRESH_SECONDS: Final = 60.0
+STARTING_SECONDS: Final = 10.0  # from registration to the worker's lock: a third of a second, more on a busy machine
 
 
 def home() -> Path:
@@ -149,6 +150,18 @@ class SessionFolder:
         """
         return held(self.lock_path)
 
+    def starting(self) -> bool:
+        """Whether the first worker of a session that was registered moments ago is still to take its lock.
+
+        A session that was copied or imported has a journal, and one whose start was refused has a lock.
+        """
+        if os.path.lexists(self.lock_path) or os.path.lexists(self.journal_path):
+            return False
+        try:
+            return abs(time.time() - self.spec_path.stat().st_mtime) < STARTING_SECONDS
+        except OSError:
+            return False
+
     def elsewhere(self) -> str:
         """Host on which a worker seems to run although its lock is not seen here (some network volumes); else empty.
 
@@ -183,7 +196,8 @@ class SessionFolder:
         Raises:
             RefeedError: as `summary` and `live`.
         """
-        live = self.live()  # asked first: a worker that ends in between has written its last event by then
+        # Asked first: a worker that comes in between is live, one that ends has written its last event by then.
+        live = self.starting() or self.live()
         summary = summary or self.summary()
         if not summary.ended and (live or self.elsewhere()):
             return "paused" if summary.paused else "running"

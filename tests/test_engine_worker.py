@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -109,6 +110,43 @@ def test_abort_ends_a_long_campaign_and_loses_nothing(store: Store) -> None:
     assert state.ended is not None
     assert (state.ended.state, state.ended.exit_code) == ("aborted", 1)
     assert len(state.measured) >= 1
+
+
+@pytest.mark.parametrize("late", [0.0, 0.5])
+def test_an_abort_right_after_the_registration_waits_for_the_worker_and_is_honoured(store: Store, late: float) -> None:
+    """There is a session and no worker yet: what is asked then must not be refused, and the campaign go on."""
+    session = make(store, registered(SMALL, **LONG))
+    launching = threading.Timer(late, launch, (session,))
+    launching.start()
+    assert send(session, "abort").ok
+    launching.join()
+    wait_for_end(session)
+    assert session.state() == "aborted", log_tail(session)
+
+
+def test_a_session_whose_start_was_refused_does_not_run(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that came and went has left its lock; for one that never came, its launcher does."""
+    session = make(store, registered(SMALL))
+    monkeypatch.setattr("sys.executable", "/bin/false")
+    with pytest.raises(RefeedError, match="died with exit code 1"):
+        launch(session)
+    assert session.state() == "interrupted"
+    monkeypatch.setattr("sys.executable", str(store.path / "no python"))
+    session = make(store, registered(SMALL))
+    with pytest.raises(FileNotFoundError):
+        launch(session)
+    assert session.state() == "interrupted"
+    with pytest.raises(RefeedError, match="is not running"):
+        send(session, "abort")
+
+
+def test_a_worker_that_never_comes_is_not_waited_for_long(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its launcher may have been killed between the registration and the start."""
+    monkeypatch.setattr("sessions.store.STARTING_SECONDS", 0.5)
+    session = make(store, registered(SMALL))
+    assert session.state() == "running"
+    with pytest.raises(RefeedError, match="is not running; its state is interrupted"):
+        send(session, "pause")
 
 
 def test_pause_holds_before_the_next_problem(store: Store) -> None:

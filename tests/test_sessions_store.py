@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING, get_args
 
 import msgspec
@@ -17,7 +18,7 @@ from sessions.locks import held, lock
 from sessions.printable import printable
 from sessions.run import RunInfo, start_time
 from sessions.spec import CampaignSpec, register
-from sessions.store import SessionFolder, Store, check_name, home
+from sessions.store import STARTING_SECONDS, SessionFolder, Store, check_name, home
 from sessions.summary import load
 from tests.session_events import engine_ready, opened
 
@@ -151,7 +152,6 @@ def test_a_spoiled_spec_is_an_integrity_error(store: Store, stored: bytes) -> No
 
 def test_states_follow_lock_and_last_event(store: Store) -> None:
     """A lock that is held says running or paused; otherwise the last end does, and none means interrupted."""
-    assert make(store).state() == "interrupted"
     folder = make(store, events=(opened(), engine_ready()))
     assert folder.state() == "interrupted"
     with lock(folder.lock_path):
@@ -169,6 +169,18 @@ def test_states_follow_lock_and_last_event(store: Store) -> None:
     assert folder.state() == "interrupted"
     imported = make(store, events=(Opened(session="s", version="1", source="primary.json"), ended()))
     assert imported.state() == "imported"
+
+
+def test_a_session_runs_from_its_registration_on(store: Store) -> None:
+    """Its worker takes the lock a moment later; where none came, or one came and went, nothing runs."""
+    folder, left = make(store), make(store, "left")
+    assert folder.state() == "running"
+    with lock(folder.lock_path):
+        assert folder.state() == "running"
+    assert folder.state() == "interrupted"
+    registered = time.time() - STARTING_SECONDS - 1
+    os.utime(left.spec_path, (registered, registered))
+    assert left.state() == "interrupted"
 
 
 @pytest.mark.parametrize("end", get_args(EndState))

@@ -17,7 +17,7 @@ class Worker(NamedTuple):
     """What is known of a session's worker.
 
     Attributes:
-        live: whether it runs: its lock is held, or it is of another host and wrote moments ago.
+        live: whether it runs: its lock is held, or about to be, or it is of another host and wrote moments ago.
         host: of it where that is not this one; empty otherwise. Nothing can be asked of it from here.
     """
 
@@ -31,7 +31,7 @@ class Worker(NamedTuple):
         Raises:
             RefeedError: as `SessionFolder.live` and `SessionFolder.summary`.
         """
-        live = folder.live()
+        live = folder.starting() or folder.live()
         try:
             run = folder.run()
         except RefeedError:

@@ -139,6 +139,8 @@ def _running(folder: SessionFolder) -> bool:
     Raises:
         RefeedError: kind "session" when it does not go away.
     """
+    while folder.starting():  # a second worker might take the place of the one that is just coming
+        time.sleep(POLL)
     deadline = time.monotonic() + ABORT_SECONDS
     while folder.live():
         if not folder.summary().ended:
