@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 GRACE_SECONDS: Final = 3.0
 LOOK_SECONDS: Final = 0.1
 NOTHING_LOST: Final = "nothing that is recorded is lost"
-AT_ONCE: Final = f"aborting: the engine still loads, and ends within {GRACE_SECONDS:.0f} s; {NOTHING_LOST}"
+# Also true of a resume that checks its weights: no engine is there then.
+AT_ONCE: Final = f"aborting: this run has measured nothing yet, and ends within {GRACE_SECONDS:.0f} s; {NOTHING_LOST}"
 AT_A_STAGE: Final = (
     f"aborting at the next stage of loading, weights that are being read are read to their end; {NOTHING_LOST}"
 )

@@ -72,19 +72,29 @@ def _path(session: SessionFolder) -> Path | None:
     return root / "on-event" / f"{path.name}.json" if path.parent == (root / "sessions").resolve() else None
 
 
+def require_in_home(session: SessionFolder) -> None:
+    """Pass when a command can be kept for a session.
+
+    Raises:
+        RefeedError: kind "usage" for a session outside the home.
+    """
+    if _path(session) is None:
+        raise RefeedError(
+            "usage", f"--on-event needs a session of {home()}", f"{printable(str(session.path))} is outside"
+        )
+
+
 def keep(session: SessionFolder, on_event: OnEvent | None) -> None:
     """Keep a session's command, so that a later resume has it too; None forgets it.
 
     Raises:
         RefeedError: kind "usage" for a session outside the home; kind "failed" when it cannot be stored.
     """
+    if on_event is not None:
+        require_in_home(session)
     path = _path(session)
     if path is None:
-        if on_event is None:
-            return
-        raise RefeedError(
-            "usage", f"--on-event needs a session of {home()}", f"{printable(str(session.path))} is outside"
-        )
+        return
     try:
         if on_event is None:
             path.unlink(missing_ok=True)

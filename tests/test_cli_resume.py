@@ -19,7 +19,7 @@ from sessions.locks import lock
 from sessions.onevent import kept
 from sessions.reading import read
 from sessions.run import RunInfo
-from sessions.store import Store
+from sessions.store import SessionFolder, Store
 from tests.cli_sessions import FLIPPED, SPEC, measured, worker_home, write
 from tests.session_events import engine_ready, opened
 from tui import cli, errors
@@ -27,8 +27,6 @@ from tui import cli, errors
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-    from sessions.store import SessionFolder
 
 PATIENCE = 60.0
 APPEND = "import sys; open(sys.argv[1], 'ab').write(sys.stdin.buffer.read())"
@@ -255,3 +253,15 @@ def test_a_home_given_as_a_relative_path_is_the_same_for_the_worker(
     folder = Store().newest()
     wait_for_end(folder)
     assert json.loads((tmp_path / "said").read_text())["state"] == "stopped"
+
+
+def test_a_command_for_a_session_outside_the_home_is_refused_before_a_worker_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A worker would say the same, but only once it had checked what may be hundreds of gigabytes of weights."""
+    folder = write([opened(), engine_ready()])
+    outside = SessionFolder(folder.path.rename(tmp_path / "outside"))
+    before = files(outside)
+    assert cli.run(["resume", str(outside.path), "--on-event", "cat"]) == errors.USAGE
+    assert "is outside" in capsys.readouterr().err
+    assert files(outside) == before

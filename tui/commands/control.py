@@ -106,7 +106,7 @@ def resume_command(session: str, past_stop: bool, allow_changed_engine: bool, on
     refused changes nothing. Without --plain it returns once the worker is ready.
     """
     folder = Store().find(session)
-    change = None if on_event is None else _change(on_event)
+    change = None if on_event is None else _change(folder, on_event)
     if _running(folder):
         if past_stop or allow_changed_engine:
             raise RefeedError("usage", f"session {folder.id} has a worker already", "only a new one takes these flags")
@@ -127,9 +127,11 @@ def resume_command(session: str, past_stop: bool, allow_changed_engine: bool, on
     return watch(folder, plain=True)
 
 
-def _change(command: str) -> Change:
-    from sessions.onevent import Change, OnEvent  # noqa: PLC0415 - only --on-event needs it
+def _change(folder: SessionFolder, command: str) -> Change:
+    from sessions.onevent import Change, OnEvent, require_in_home  # noqa: PLC0415 - only --on-event needs it
 
+    if command:  # said now: its worker would come to it when minutes of weights are checked
+        require_in_home(folder)
     return Change(OnEvent.parse(command) if command else None)
 
 
