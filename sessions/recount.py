@@ -23,8 +23,22 @@ ARMS: Final[tuple[texts.Arm, ...]] = get_args(texts.Arm)
 _HINT: Final = "the journal or the texts were edited; if not, the fault is in refeed-tui: please report it"
 
 
+class Uncounted(NamedTuple):
+    """Pivots that nothing here can count again.
+
+    Attributes:
+        missing: whose side file is missing.
+        textless: whose problem closed without a side file, as imported ones do.
+        unclosed: whose problem has not closed, so that they are no evidence.
+    """
+
+    missing: int = 0
+    textless: int = 0
+    unclosed: int = 0
+
+
 class Recount(NamedTuple):
-    """What was counted again.
+    """What was counted again, and what was not.
 
     Attributes:
         files: side files that are there, with the hash that the journal names.
@@ -32,6 +46,8 @@ class Recount(NamedTuple):
         pivots: that follow from these files.
         continuations: that these pivots rest on.
         probes: that these pivots rest on.
+        uncounted: pivots that were not counted again.
+        unnamed: what lies beside the side files and is not named by the journal, in the order of names.
     """
 
     files: tuple[str, ...]
@@ -39,6 +55,8 @@ class Recount(NamedTuple):
     pivots: int
     continuations: int
     probes: int
+    uncounted: Uncounted
+    unnamed: tuple[str, ...]
 
 
 def recount(events: Iterable[Event], folder: Path, k: int) -> Recount:
@@ -53,32 +71,40 @@ def recount(events: Iterable[Event], folder: Path, k: int) -> Recount:
         RefeedError: kind "integrity" when a pivot contradicts itself or the spec, or does not follow from its texts, or
             a file was changed; kind "failed" when a file cannot be read; what the events raise.
     """
+    there = texts.names(folder)  # asked first: a writer names a file in the journal once it is there
     files, missing = [], []
     pivots = continuations = probes = 0
-    for closed, measured in _closed(events, k):
-        if texts.NAME.fullmatch(closed.texts) is not None and not texts.is_there(folder, closed.texts):
+    uncounted = Uncounted()
+    for closed, measured in _problems(events, k):
+        if closed is None:
+            uncounted = uncounted._replace(unclosed=uncounted.unclosed + len(measured))
+        elif not closed.texts:
+            uncounted = uncounted._replace(textless=uncounted.textless + len(measured))
+        elif texts.NAME.fullmatch(closed.texts) is not None and not texts.is_there(folder, closed.texts):
             missing.append(closed.texts)
-            continue
-        written = texts.read(folder, closed.texts, closed.texts_sha256)
-        compare(closed, measured, written)
-        files.append(closed.texts)
-        pivots += len(measured)
-        continuations += len(written.continuations)
-        probes += len(written.probes)
-    return Recount(tuple(files), tuple(missing), pivots, continuations, probes)
+            uncounted = uncounted._replace(missing=uncounted.missing + len(measured))
+        else:
+            written = texts.read(folder, closed.texts, closed.texts_sha256)
+            compare(closed, measured, written)
+            files.append(closed.texts)
+            pivots += len(measured)
+            continuations += len(written.continuations)
+            probes += len(written.probes)
+    unnamed = tuple(sorted(there.difference(files)))
+    return Recount(tuple(files), tuple(missing), pivots, continuations, probes, uncounted, unnamed)
 
 
-def _closed(events: Iterable[Event], k: int) -> Iterator[tuple[ProblemClosed, list[Pivot]]]:
-    """Problems that closed with a side file, and the pivots of that attempt."""
+def _problems(events: Iterable[Event], k: int) -> Iterator[tuple[ProblemClosed | None, list[Pivot]]]:
+    """Ends of attempts at problems, and the pivots of each; at last None with those of attempts that have no end."""
     waiting: dict[tuple[int, int], list[Pivot]] = {}
     for event in events:
         if isinstance(event, Pivot):
             require_consistent(event, k)
             waiting.setdefault((event.problem, event.attempt), []).append(event)
         elif isinstance(event, ProblemClosed):
-            pivots = waiting.pop((event.problem, event.attempt), [])
-            if event.texts:
-                yield event, pivots
+            yield event, waiting.pop((event.problem, event.attempt), [])
+    for pivots in waiting.values():
+        yield None, pivots
 
 
 def compare(closed: ProblemClosed, pivots: Sequence[Pivot], written: ProblemTexts) -> None:

@@ -155,6 +155,41 @@ def refresh(path: Path, journal: Path, digest: str) -> Summary:
     return summary
 
 
+def recheck(path: Path, journal: Path, digest: str) -> str:
+    """Hold the cached summary against the whole journal, and make it anew where it says something else.
+
+    Args:
+        path: summary.json.
+        journal: events.jsonl.
+        digest: of the session's spec.
+
+    Returns:
+        what was wrong, and what was done about it; empty when nothing was, or nothing is cached.
+
+    Raises:
+        RefeedError: as reading the journal.
+    """
+    cached, anew = load(path, digest), Summary(digest=digest)
+    if cached == anew:
+        return ""
+    same = False
+    with Follower(journal, digest) as follower:
+        for event in follower:
+            anew.fold(event)
+            anew.offset, anew.link = follower.offset, follower.link
+            same = same or (anew.offset == cached.offset and anew == cached)
+    if same:
+        return ""
+    cut = cached.events > anew.events
+    more = f"it had read {cached.events} events, and {anew.events} are there (was the journal cut?)" if cut else ""
+    wrong = f"{path.name}, from which `list` is told, differed from the journal{f': {more}' if more else ''}"
+    try:
+        write_atomic(path, msgspec.json.encode(anew), durable=False)
+    except RefeedError as error:
+        return f"{wrong}; it stays, for it cannot be made anew: {error.message}"
+    return f"{wrong}; made anew"
+
+
 def _catch_up(summary: Summary, journal: Path) -> None:
     chain = Chain(summary.link or summary.digest, summary.events)
     with Follower(journal, summary.digest, offset=summary.offset, chain=chain) as follower:

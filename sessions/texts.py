@@ -175,6 +175,21 @@ def write(folder: Path, texts: ProblemTexts) -> tuple[str, str]:
     return name, hashlib.sha256(data).hexdigest()
 
 
+def names(folder: Path) -> set[str]:
+    """What lies in a session's texts folder, but for what a writer has not finished; nothing where there is none.
+
+    Raises:
+        RefeedError: kind "integrity" when the folder is a link; kind "failed" when it cannot be looked into.
+    """
+    try:
+        with open_folder(folder) as inside, os.scandir(inside) as entries:
+            return {entry.name for entry in entries if not entry.name.startswith(".")}
+    except FileNotFoundError:
+        return set()
+    except OSError as error:
+        raise failure("look into", folder, error) from error
+
+
 def is_there(folder: Path, name: str) -> bool:
     """Whether something has a side file's name; a link is something, and `read` refuses it.
 

@@ -15,6 +15,7 @@ from rich.console import Console
 from sessions.audited import Session, audit
 from sessions.events import CacheFailure, CacheProof, Ended, Notice
 from sessions.journal import Journal
+from sessions.summary import load as load_summary
 from sessions.texts import write as write_texts
 from tests.cli_sessions import CROSSED, FLIPPED, MIXED, SAME, SILENT, SPEC, campaign, measured, write
 from tests.session_events import closed, engine_ready, opened, pivot, trunks_done
@@ -394,11 +395,55 @@ def test_verify_looks_at_texts_too(capsys: pytest.CaptureFixture[str]) -> None:
     (folder.texts_path / name).write_bytes(content[:-1] + b"x")
     assert cli.run(["verify", folder.id]) == errors.INTEGRITY
     assert name in capsys.readouterr().err
-    (folder.texts_path / name).unlink()
+    (folder.texts_path / name).rename(folder.texts_path / "problem-9-attempt-0.json.gz")
     assert cli.run(["verify", folder.id, "--json"]) == errors.DONE
     said = json.loads(capsys.readouterr().out)
-    assert said["texts"] == {"match": 0, "missing": 1}
-    assert said["recount"] == {"pivots": 0, "continuations": 0, "probes": 0}
+    assert (said["intact"], said["complete"]) == (True, False)
+    assert said["texts"] == {"match": 0, "missing": 1, "unnamed": ["problem-9-attempt-0.json.gz"]}
+    not_counted = {"missing": 1, "textless": 0, "unclosed": 0}
+    assert said["recount"] == {"pivots": 0, "continuations": 0, "probes": 0, "not_counted": not_counted}
+    assert cli.run(["verify", folder.id]) == errors.DONE
+    shown = capsys.readouterr().out
+    assert f"session {folder.id}: spec and journal intact; 1 of 1 pivot could not be counted again" in shown
+    assert "1 file missing: 1 pivot could not be counted again" in shown
+    assert "1 file in texts/ that the journal does not name: problem-9-attempt-0.json.gz;" in shown
+
+
+def test_verify_says_what_a_cut_at_the_end_of_a_line_leaves(capsys: pytest.CaptureFixture[str]) -> None:
+    """The chain of what is left holds; the texts of what is gone, and a summary that knew of it, tell."""
+    folder = write([opened()], TWO)
+    name, sha256 = write_texts(folder.texts_path, example())
+    with Journal.open(folder.journal_path, folder.registration().digest) as journal:
+        journal.append(its_pivot())
+        journal.append(msgspec.structs.replace(closed(7, attempt=2), texts=name, texts_sha256=sha256))
+    assert folder.summary().measured == 1
+    lines = folder.journal_path.read_bytes().splitlines(keepends=True)
+    folder.journal_path.write_bytes(b"".join(lines[:-1]))
+    assert cli.run(["verify", folder.id]) == errors.DONE
+    shown = capsys.readouterr().out
+    assert f"session {folder.id}: intact" in shown, "of what is there, that is so"
+    assert f"1 file in texts/ that the journal does not name: {name}; " in shown
+    assert "1 pivot of attempts that did not close" in shown
+    assert "it had read 3 events, and 2 are there (was the journal cut?); made anew" in shown
+
+
+def test_verify_makes_anew_what_list_remembers_wrongly(capsys: pytest.CaptureFixture[str]) -> None:
+    """summary.json is a cache that `list` believes: an edited number is found, said and gone."""
+    folder = write(campaign())
+    right = folder.summary()
+    assert cli.run(["verify", folder.id, "--json"]) == errors.DONE
+    assert json.loads(capsys.readouterr().out)["summary"] == {"matched": True}
+    cached = json.loads(folder.summary_path.read_bytes())
+    for field, value in (("measured", 2), ("offset", 40), ("broken", "x"), ("events", 99), ("link", "0" * 16)):
+        folder.summary_path.write_text(json.dumps({**cached, field: value}))
+        assert cli.run(["verify", folder.id, "--json"]) == errors.DONE
+        said = json.loads(capsys.readouterr().out)
+        assert (said["intact"], said["summary"]) == (True, {"matched": False})
+        assert any("summary.json" in note and note.endswith("; made anew") for note in said["notes"])
+        assert load_summary(folder.summary_path, right.digest) == right
+    folder.summary_path.unlink()
+    assert cli.run(["verify", folder.id, "--json"]) == errors.DONE
+    assert json.loads(capsys.readouterr().out)["summary"] == {"matched": True}, "there is none that could be wrong"
 
 
 def test_a_pivot_that_does_not_follow_from_its_texts_exits_5(capsys: pytest.CaptureFixture[str]) -> None:

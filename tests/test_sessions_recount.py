@@ -37,8 +37,23 @@ def test_a_real_campaign_s_pivots_follow_from_its_texts(tmp_path: Path) -> None:
     found = recount(record.events, tmp_path, SMALL.k)
     pivots = len(record.of(Pivot))
     assert pivots > 0
-    assert found[2:] == (pivots, 3 * 2 * SMALL.k * pivots, 3 * 2 * pivots)
-    assert (len(found.files), found.missing) == (3, ())
+    assert found[2:5] == (pivots, 3 * 2 * SMALL.k * pivots, 3 * 2 * pivots)
+    assert (len(found.files), found.missing, found.uncounted, found.unnamed) == (3, (), (0, 0, 0), ())
+
+
+def test_what_was_not_counted_again_is_told_by_its_cause(tmp_path: Path) -> None:
+    """A side file that is missing, a problem without one, one that did not close; and what no event names."""
+    record = conduct(registered(SMALL, problems=4, rollouts=3), tmp_path)
+    first, second, third, last = record.of(ProblemClosed)
+    assert all(end.pivots > 0 for end in (first, second, third, last))
+    (tmp_path / first.texts).unlink()
+    bare = msgspec.structs.replace(second, texts="", texts_sha256="")
+    events = [bare if event is second else event for event in record.events if event is not third]
+    (tmp_path / ".half-written").touch()
+    found = recount(events, tmp_path, SMALL.k)
+    assert found.uncounted == (first.pivots, second.pivots, third.pivots)
+    assert found.pivots == last.pivots
+    assert found.unnamed == (second.texts, third.texts)
 
 
 def test_a_real_pivot_with_another_count_is_found(tmp_path: Path) -> None:
@@ -167,4 +182,4 @@ def test_pivots_of_an_attempt_that_did_not_close_are_left_out(tmp_path: Path) ->
     end = msgspec.structs.replace(CLOSED, texts="problem-7-attempt-2.json.gz", texts_sha256="0" * 64)
     reopened = msgspec.structs.replace(its_pivot(), attempt=1)
     found = recount([reopened, its_pivot(), end], tmp_path, 2)
-    assert found == ((), ("problem-7-attempt-2.json.gz",), 0, 0, 0)
+    assert found == ((), ("problem-7-attempt-2.json.gz",), 0, 0, 0, (1, 0, 1), ())

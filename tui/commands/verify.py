@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Final
+
 import click
 
 from sessions.errors import RefeedError
+from sessions.printable import printable
 from stats.words import count
 from tui.commands.base import Command, json_option, session_argument
 from tui.console import say, say_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sessions.reading import Verification
+    from sessions.recount import Recount
+    from sessions.store import SessionFolder
+
+SHOWN: Final = 5
+NAME_LIMIT: Final = 60
 
 
 @click.command(
@@ -20,11 +33,14 @@ def command(session: str, as_json: bool) -> None:
     """Recompute a session's hash chain, the digests of its spec and texts, and each pivot; exit code 5 if one is off.
 
     A pivot is counted again from what its arms wrote: right continuations, probes, its tokens; grades stay as they are.
+    One without texts cannot be, which is said. What `list` remembers of the session is made anew where it differs.
+
     It detects corruption and careless edits, not forgery: who can write the files can write a new chain.
     """
     from sessions.reading import read, verify  # noqa: PLC0415 - `--help` need not load it
     from sessions.recount import recount  # noqa: PLC0415 - the same
     from sessions.store import Store  # noqa: PLC0415 - the same
+    from sessions.summary import recheck  # noqa: PLC0415 - the same
 
     folder = Store().find(session)
     registration = folder.registration()
@@ -37,35 +53,80 @@ def command(session: str, as_json: bool) -> None:
             f"the {found.events} events before it are intact; nothing was deleted",
         )
     counted = recount(read(folder.journal_path, registration.digest), folder.texts_path, k)
+    cache = recheck(folder.summary_path, folder.journal_path, registration.digest)
+    notes = list(_notes(found, counted, cache))
     if as_json:
-        say_json(
-            {
-                "id": folder.id,
-                "intact": True,
-                "digest": registration.digest,
-                "events": found.events,
-                "torn_bytes": found.torn,
-                "link": found.link,
-                "texts": {"match": len(counted.files), "missing": len(counted.missing)},
-                "recount": {
-                    "pivots": counted.pivots,
-                    "continuations": counted.continuations,
-                    "probes": counted.probes,
-                },
-            }
-        )
-        return
-    say(f"session {folder.id}: intact")
-    say(f"  spec     digest {registration.digest} matches")
+        said = _document(folder, found, counted)
+        say_json({**said, "summary": {"matched": not cache}, "notes": notes})
+    else:
+        _show(folder, found, counted, notes)
+
+
+def _document(folder: SessionFolder, found: Verification, counted: Recount) -> dict[str, object]:
+    return {
+        "id": folder.id,
+        "intact": True,
+        "complete": _left(counted) == 0,
+        "digest": folder.registration().digest,
+        "events": found.events,
+        "torn_bytes": found.torn,
+        "link": found.link,
+        "texts": {
+            "match": len(counted.files),
+            "missing": len(counted.missing),
+            "unnamed": [printable(name) for name in counted.unnamed],
+        },
+        "recount": {
+            "pivots": counted.pivots,
+            "continuations": counted.continuations,
+            "probes": counted.probes,
+            "not_counted": counted.uncounted._asdict(),
+        },
+    }
+
+
+def _left(counted: Recount) -> int:
+    """Pivots that may be evidence and were not counted again."""
+    return counted.uncounted.missing + counted.uncounted.textless
+
+
+def _show(folder: SessionFolder, found: Verification, counted: Recount, notes: list[str]) -> None:
+    left = _left(counted)
+    if left == 0:
+        say(f"session {folder.id}: intact")
+    else:
+        of = count(counted.pivots + left, "pivot")
+        say(f"session {folder.id}: spec and journal intact; {left:,} of {of} could not be counted again")
+    say(f"  spec     digest {folder.registration().digest} matches")
     say(f"  journal  {found.events:,} events, chain unbroken, last link {found.link}")
     say(f"  texts    {count(len(counted.files), 'file')} as the journal names them")
     if counted.pivots > 0:
         follow = "follows" if counted.pivots == 1 else "follow"
         rest = f"{count(counted.continuations, 'continuation')} and {count(counted.probes, 'probe')}"
         say(f"  recount  {count(counted.pivots, 'pivot')} {follow} from {rest}, grades as they stand")
+    for note in notes:
+        say(f"  note     {note}")
+    say("  scope    detects corruption and careless edits, not forgery")
+
+
+def _notes(found: Verification, counted: Recount, cache: str) -> Iterator[str]:
+    """What limits the verification, or was found beside what it verifies; a line each."""
+    missing, textless, unclosed = counted.uncounted
     if counted.missing:
         absent = count(len(counted.missing), "file")
-        say(f"  note     {absent} missing: a copy may leave texts out; no number needs them")
+        yield f"{absent} missing: {count(missing, 'pivot')} could not be counted again; a copy may leave texts out"
+    if textless > 0:
+        yield f"{count(textless, 'pivot')} came without texts, as imported ones do"
+    if unclosed > 0:
+        yield f"{count(unclosed, 'pivot')} of attempts that did not close: no evidence, and not counted again"
+    if counted.unnamed:
+        names = ", ".join(printable(name, NAME_LIMIT) for name in counted.unnamed[:SHOWN])
+        more = f" and {len(counted.unnamed) - SHOWN} more" if len(counted.unnamed) > SHOWN else ""
+        yield (
+            f"{count(len(counted.unnamed), 'file')} in texts/ that the journal does not name: {names}{more}; "
+            "a worker that was killed can leave one, and so does a journal that was cut"
+        )
+    if cache:
+        yield cache
     if found.torn > 0:
-        say(f"  note     {found.torn} bytes after the last event: a writer is in the middle of one, or died there")
-    say("  scope    detects corruption and careless edits, not forgery")
+        yield f"{found.torn} bytes after the last event: a writer is in the middle of one, or died there"
