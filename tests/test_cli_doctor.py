@@ -97,14 +97,31 @@ def test_interrupted_sessions_are_named() -> None:
     assert dead.id in found.detail
 
 
-def test_a_damaged_session_is_told_from_one_whose_worker_died() -> None:
-    """It cannot be resumed; the hint is the command that says what is wrong with it."""
-    damaged, dead = write(campaign()), write(campaign()[:-1])
-    damaged.spec_path.write_text("{}")
-    found = doctor.workers()
+def edit(path: Path, old: bytes, new: bytes) -> None:
+    """Other bytes in a file that a person edited."""
+    content = path.read_bytes()
+    assert old in content
+    path.write_bytes(content.replace(old, new, 1))
+
+
+def test_damaged_sessions_are_named_and_not_called_something_to_resume() -> None:
+    """A spec that is none, one that was edited, a journal that breaks where the summary ends: `verify` tells more."""
+    assert doctor.records().status == "ok"
+    torn, edited, broken, dead = (write(campaign()[:-1]) for _ in range(4))
+    for folder in (torn, edited, broken, dead):
+        folder.summary()
+    torn.spec_path.write_text("{}")
+    edit(edited.spec_path, b'"k":4', b'"k":8')
+    with broken.journal_path.open("ab") as file:
+        file.write(b"no event\n")
+    found = doctor.records()
     assert found.status == "note"
-    assert f"cannot be read: {damaged.id}; died without an end: {dead.id}" in found.detail
+    assert found.detail.startswith("damaged or unreadable: ")
+    assert {one.id for one in (torn, edited, broken)} == set(found.detail.partition(": ")[2].split(", "))
     assert "`refeed-tui verify SESSION` says what is damaged" in found.hint
+    found = doctor.workers()
+    assert found.detail == f"died without an end: {dead.id}"
+    assert "if its whole journal holds" in found.hint
 
 
 def test_a_long_runtime_folder_is_noted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

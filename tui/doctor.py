@@ -242,19 +242,17 @@ def session_home() -> Check:
         free = shutil.disk_usage(root).free
         shared = bool(root.stat().st_mode & 0o022)
     except OSError as error:
-        return Check(
-            "sessions", "problem", f"{root}: {error.strerror}", "set REFEED_TUI_HOME to a local folder you own"
-        )
+        return Check("home", "problem", f"{root}: {error.strerror}", "set REFEED_TUI_HOME to a local folder you own")
     found = f"{root}, {free / (1 << 30):.1f} GiB free"
     if free < LOW_DISK:
-        return Check("sessions", "problem", found, "free some space (a campaign can need 1 GiB) or set REFEED_TUI_HOME")
+        return Check("home", "problem", found, "free some space (a campaign can need 1 GiB) or set REFEED_TUI_HOME")
     kind = file_system(root)
     if kind in NETWORK:
         hint = "hosts may not see each other's locks there: run a session on one host at a time, or use a local folder"
-        return Check("sessions", "note", f"{found}; on a network file system ({kind})", hint)
+        return Check("home", "note", f"{found}; on a network file system ({kind})", hint)
     if shared:
-        return Check("sessions", "note", f"{found}; others may write to it", f"chmod go-w {root}")
-    return Check("sessions", "ok", found)
+        return Check("home", "note", f"{found}; others may write to it", f"chmod go-w {root}")
+    return Check("home", "ok", found)
 
 
 def _some(names: list[str]) -> str:
@@ -275,22 +273,40 @@ def _ended_long_ago(folder: SessionFolder) -> bool:
     return time.time() - folder.summary().updated > STUCK_SECONDS
 
 
+def _damaged(folder: SessionFolder) -> bool:
+    """Whether `list` calls a session damaged, or cannot read it."""
+    try:
+        folder.spec()
+        summary = folder.summary()
+        folder.state(summary)
+    except RefeedError:
+        return True
+    return summary.broken != ""
+
+
+def records() -> Check:
+    """Sessions whose spec or journal does not hold, as far as `list` looks: no resume will continue them."""
+    folders = Store().folders()
+    bad = [folder.id for folder in folders if _damaged(folder)]
+    if bad:
+        hint = "`refeed-tui verify SESSION` says what is damaged; `resume` refuses such a one"
+        return Check("sessions", "note", f"damaged or unreadable: {_some(bad)}", hint)
+    seen = "no damage seen; only `verify` reads all of it" if folders else "none yet"
+    return Check("sessions", "ok", f"{len(folders)}: {seen}" if folders else seen)
+
+
 def workers() -> Check:
     """Sessions whose worker died (nothing is lost, but nobody measures them), waits, or does not go away.
 
-    A damaged one is no worker's fault and cannot be resumed, so that it is named apart.
+    A damaged one is no worker's fault, and `records` names it.
     """
-    found: dict[str, list[str]] = {"damaged": [], "dead": [], "paused": [], "stuck": []}
+    found: dict[str, list[str]] = {"dead": [], "paused": [], "stuck": []}
     for folder in Store().folders():
-        try:
-            state = _worker_state(folder)
-        except RefeedError:
-            state = "damaged"
+        state = "" if _damaged(folder) else _worker_state(folder)
         if state:
             found[state].append(folder.id)
     said = (
-        ("damaged", "cannot be read", "`refeed-tui verify SESSION` says what is damaged"),
-        ("dead", "died without an end", "`refeed-tui resume SESSION` continues one"),
+        ("dead", "died without an end", "`refeed-tui resume SESSION` continues one if its whole journal holds"),
         ("paused", "paused, their machines held and billed", "`refeed-tui resume SESSION` goes on, `abort` lets go"),
         ("stuck", "ended but still there", "see its worker.log and run.json; kill that process"),
     )
@@ -376,6 +392,7 @@ CHECKS: Final[tuple[Callable[[], Check], ...]] = (
     gpus,
     vllm_engine,
     session_home,
+    records,
     workers,
     sockets,
     logout,
