@@ -25,6 +25,7 @@ from sessions.recount import recount
 from sessions.store import ID, SessionFolder, check_name
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from sessions.store import Store
@@ -124,7 +125,8 @@ def unpack(path: Path, store: Store, name: str | None = None) -> SessionFolder:
 
     Raises:
         RefeedError: kind "usage" when the file is no bundle, or the session is here already; kind "integrity" when
-            spec, journal or a text does not hold; kind "failed" when it cannot be read or written. Nothing stays then.
+            the bundle is damaged, or its spec, journal or a text does not hold; kind "failed" when it cannot be read or
+            written. Nothing stays then. What is wrong inside is told with the bundle and the member.
     """
     if name is not None:
         check_name(name)
@@ -134,9 +136,11 @@ def unpack(path: Path, store: Store, name: str | None = None) -> SessionFolder:
         (incoming / "texts").mkdir(mode=FOLDER_MODE)
         session = _extract(path, incoming)
         brought = SessionFolder(incoming)
-        named = {brought.texts_path / text for text in _check(brought).texts}
+        with _told_of(path, session, incoming):
+            held = _check(brought)
+        named = {brought.texts_path / text for text in held.texts}
         for stray in set(brought.texts_path.iterdir()) - named:
-            raise RefeedError("integrity", f"the bundle holds {stray.name}, which its journal does not name")
+            raise RefeedError("integrity", f"{path} holds {stray.name}, which its journal does not name")
         if name is not None:
             write_atomic(brought.spec_path, msgspec.json.encode(_renamed(brought, name)))
         target = store.path / session
@@ -153,6 +157,16 @@ def unpack(path: Path, store: Store, name: str | None = None) -> SessionFolder:
     return SessionFolder(target)
 
 
+@contextlib.contextmanager
+def _told_of(path: Path, session: str, incoming: Path) -> Iterator[None]:
+    """Tell an error by the bundle's members: the folder that it was unpacked into is gone when anybody looks."""
+    try:
+        yield
+    except RefeedError as error:
+        message = error.message.replace(f"{incoming}{os.sep}", f"{session}/")
+        raise RefeedError(error.kind, f"{path}: {message}", error.hint) from None
+
+
 def _renamed(folder: SessionFolder, name: str) -> object:
     """The registration under another name; the spec's bytes stay, and so does the digest."""
     return msgspec.structs.replace(folder.registration(), name=name)
@@ -160,16 +174,27 @@ def _renamed(folder: SessionFolder, name: str) -> object:
 
 def _extract(path: Path, incoming: Path) -> str:
     """Write the members of a bundle that may be there, and nothing else; returns the session's id."""
+    at, ids = "", set()
     try:
         with zipfile.ZipFile(path) as bundle:
             members = bundle.infolist()
             _check_space(sum(member.file_size for member in members), incoming)
-            ids = {_extract_one(bundle, member, incoming) for member in members}
+            for member in members:
+                at = member.filename
+                ids.add(_extract_one(bundle, member, incoming))
     except _BAD_ZIP as error:
-        raise RefeedError("usage", f"{path} is no bundle: {str(error)[:200]!a}") from None
-    if len(ids) != 1 or len(members) < len(_LIMITS):
+        raise _unzippable(path, at, str(error)) from None
+    if len(ids) != 1 or not all((incoming / name).is_file() for name in _LIMITS):
         raise RefeedError("usage", f"{path} is no bundle: it must hold one session with its spec and journal")
     return next(iter(ids))
+
+
+def _unzippable(path: Path, member: str, reason: str) -> RefeedError:
+    """What is wrong with a file that cannot be unzipped: it is damaged where it begins as a zip, else no bundle."""
+    if not is_bundle(path):
+        return RefeedError("usage", f"{path} is no bundle: {reason[:200]!a}")
+    where = f" at {member[:120]!a}" if member else ""
+    return RefeedError("integrity", f"{path} is damaged{where}: {reason[:200]!a}", "copy or export it again")
 
 
 def _check_space(needed: int, folder: Path) -> None:
@@ -181,10 +206,13 @@ def _check_space(needed: int, folder: Path) -> None:
 def _extract_one(bundle: zipfile.ZipFile, member: zipfile.ZipInfo, incoming: Path) -> str:
     place = _MEMBER.fullmatch(member.filename)
     if place is None:
-        raise RefeedError("usage", f"{member.filename[:120]!a} does not belong in a bundle", "it was not packed by us")
+        said = f"{bundle.filename}: {member.filename[:120]!a} does not belong in a bundle"
+        raise RefeedError("usage", said, "it was not packed by us")
     limit = _LIMITS.get(place["file"], texts.MAX_FILE)
     if member.file_size > limit:
-        raise RefeedError("usage", f"{place['file']} claims {member.file_size} bytes, more than {limit}")
+        raise RefeedError(
+            "usage", f"{bundle.filename}: {place['file']} claims {member.file_size} bytes, more than {limit}"
+        )
     fd = os.open(incoming / place["file"], os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
     try:
         with bundle.open(member) as source:

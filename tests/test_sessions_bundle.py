@@ -189,13 +189,14 @@ def test_a_bundle_that_no_report_could_count_is_refused(store: Store, laptop: St
     assert not laptop.folders()
 
 
-@pytest.mark.parametrize("data", [b"PK\x03\x04", b"PK\x03\x04" + bytes(500), b""])
+@pytest.mark.parametrize("data", [b"PK\x03\x04", b"PK\x03\x04" + bytes(500), b"", b"not a zip"])
 def test_a_file_that_is_no_zip_is_refused(laptop: Store, tmp_path: Path, data: bytes) -> None:
-    """Cut short or empty, the error is plain."""
+    """What begins as a bundle is a damaged one; anything else is none."""
     path = tmp_path / "x.zip"
     path.write_bytes(data)
-    with pytest.raises(RefeedError, match="is no bundle"):
+    with pytest.raises(RefeedError, match=r"x\.zip is (damaged|no bundle): ") as caught:
         unpack(path, laptop)
+    assert caught.value.kind == ("integrity" if data.startswith(b"PK") else "usage")
     assert list(laptop.path.iterdir()) == []
     assert is_bundle(path) == data.startswith(b"PK")
     assert not is_bundle(tmp_path / "missing")
@@ -205,12 +206,47 @@ def test_a_file_that_is_no_zip_is_refused(laptop: Store, tmp_path: Path, data: b
     (tmp_path / "pipe").unlink()
 
 
-def test_a_cut_bundle_is_refused(store: Store, laptop: Store, tmp_path: Path) -> None:
-    """Half a download is no session."""
-    path = pack(session(store), tmp_path / "x.zip")
-    path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(RefeedError, match="is no bundle"):
+def test_a_damaged_bundle_is_an_integrity_error_that_names_it(store: Store, laptop: Store, tmp_path: Path) -> None:
+    """Half a download, and a changed byte in any member: the bundle and the member, and nothing of where it was."""
+    folder = session(store)
+    path = pack(folder, tmp_path / "x.zip")
+    whole = path.read_bytes()
+    cut = [(whole[:length], "") for length in (len(whole) - 1, len(whole) - 100, len(whole) // 2, 40)]
+    with zipfile.ZipFile(path) as bundle:
+        ends = [(info.filename, info.header_offset + info.compress_size) for info in bundle.infolist()]
+    flipped = [(whole[:at] + bytes([whole[at] ^ 255]) + whole[at + 1 :], name) for name, at in ends]
+    assert len(flipped) == 3
+    for data, member in [*cut, *flipped]:
+        path.write_bytes(data)
+        with pytest.raises(RefeedError) as caught:
+            unpack(path, laptop)
+        assert caught.value.kind == "integrity"
+        assert caught.value.message.startswith(f"{path} is damaged")
+        assert member in caught.value.message
+        assert not list(laptop.path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("member", "content"),
+    [
+        ("spec.json", b"{}"),
+        ("spec.json", b'{"digest":"00","spec":{}}'),
+        ("events.jsonl", b"nonsense\n"),
+        ("texts/problem-7-attempt-2.json.gz", b"x"),
+    ],
+)
+def test_what_is_wrong_inside_is_told_by_bundle_and_member(
+    store: Store, laptop: Store, tmp_path: Path, member: str, content: bytes
+) -> None:
+    """Not by the folder that it was unpacked into, which is gone."""
+    folder = session(store)
+    path = rewrite(pack(folder, tmp_path / "x.zip"), {f"{folder.id}/{member}": content})
+    with pytest.raises(RefeedError) as caught:
         unpack(path, laptop)
+    assert caught.value.kind == "integrity"
+    assert ".incoming" not in str(caught.value)
+    assert caught.value.message.startswith(f"{path}: ")
+    assert member in caught.value.message
 
 
 def test_a_bundle_larger_than_the_disk_is_refused_before_it_is_written(
