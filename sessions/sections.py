@@ -69,7 +69,7 @@ def verdict(report: Report, *, so_far: bool) -> str | None:
 def qualified(report: Report, *, so_far: bool) -> str | None:
     """The verdict with what its interval leaves open."""
     found = verdict(report, so_far=so_far)
-    but = unsettled(report.decision.verdict, report.pooled_excess.ci95)
+    but = unsettled(report.decision, report.pooled_excess.ci95)
     return f"{found}, {but}" if found is not None and but else found
 
 

@@ -46,7 +46,7 @@ def _reasons(report: Report) -> Iterator[tuple[str, str | None]]:
         yield "cache", "not given to this report"
     elif report.cache.checked == 0:
         yield "cache.rate", "no pivot was checked"
-    doubt = unsettled(report.decision.verdict, report.pooled_excess.ci95)
+    doubt = unsettled(report.decision, report.pooled_excess.ci95)
     yield "decision.verdict", report.decision.why if report.decision.verdict is None else doubt or None
 
 

@@ -26,6 +26,7 @@ from tui.report_text import render
 REPO = Path(__file__).resolve().parent.parent
 NET_KEYS = {"disagree", "rate", "zero_crossings", "reversals", "ci95"}
 TWO = msgspec.structs.replace(SPEC, k=2)
+LENIENT = msgspec.structs.replace(SPEC, problems=6, decision=(0.1, 0.2))
 
 
 @pytest.fixture(autouse=True)
@@ -321,6 +322,28 @@ def test_a_verdict_says_everywhere_what_its_interval_leaves_open(
     assert cli.run(["export", "one", "--format", "html", "--out", str(home / "out")]) == errors.DONE
     (page,) = (home / "out").glob("*.html")
     assert page.read_text().count(words) == 2
+
+
+def test_a_verdict_says_in_every_form_that_its_interval_reaches_past_its_threshold(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Above the load-bearing threshold with an interval that reaches below it, though not to 0: nowhere said flat."""
+    write(campaign([(FLIPPED, FLIPPED, SAME, SAME, SAME, SAME), (FLIPPED, *[SAME] * 5)] * 3), LENIENT, name="one")
+    write(campaign([(FLIPPED, FLIPPED, SAME, SAME, SAME, SAME), (FLIPPED, *[SAME] * 5)] * 3), LENIENT, name="two")
+    found = report_json(capsys, "one")
+    low = found["pooled_excess"]["ci95"][0]
+    assert 0 < low < 0.2 < found["pooled_excess"]["value"]
+    but = f"by the point estimate; its interval reaches down to {100 * low:+.1f}pp"
+    assert found["decision"]["verdict"] == "load-bearing"
+    assert f"decision.verdict: {but}" in found["notes"]
+    assert " ".join(report(capsys, "one").split()).count(f"load-bearing, {but}") == 2
+    rows = [line.split() for line in report(capsys, "one", "two").splitlines()]
+    verdict = rows.index(["verdict", "load-bearing", "load-bearing"])
+    assert rows[verdict + 1] == ["but", *["down", "to", f"{100 * low:+.1f}pp"] * 2]
+    assert cli.run(["export", "one", "--format", "html,md,latex", "--out", str(home / "out")]) == errors.DONE
+    for ending, times in (("html", 2), ("md", 2), ("tex", 1)):
+        (page,) = (home / "out").glob(f"*.{ending}")
+        assert page.read_text().count(f"load-bearing, {but}") == times, ending
 
 
 def test_a_verdict_before_the_planned_end_is_one_so_far(capsys: pytest.CaptureFixture[str]) -> None:

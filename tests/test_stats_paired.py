@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from stats.clustered import pooled
-from stats.decision import Verdict, decide, unsettled
+from stats.decision import Decision, Verdict, decide, doubt, unsettled
 from stats.difference import difference
 from stats.disagreement import problem_counts
 from stats.margin import margin
@@ -146,23 +146,43 @@ def test_counted_problems_have_the_counts_they_promise() -> None:
 
 
 @pytest.mark.parametrize(
-    ("verdict", "ci95", "words"),
+    ("verdict", "ci95", "words", "short"),
     [
-        ("load-bearing", (-0.03, 0.22), "its interval includes 0"),
-        ("load-bearing", (0.0, 0.22), "its interval includes 0"),
-        ("load-bearing", (0.11, 0.26), ""),
-        ("negligible", (-0.01, 0.02), ""),
-        ("negligible", None, "no interval"),
-        (None, None, ""),
+        ("load-bearing", (-0.03, 0.22), "by the point estimate; its interval includes 0", "interval includes 0"),
+        ("load-bearing", (0.0, 0.22), "by the point estimate; its interval includes 0", "interval includes 0"),
+        ("load-bearing", (0.015, 0.21), "by the point estimate; its interval reaches down to +1.5pp", "down to +1.5pp"),
+        (
+            "load-bearing",
+            (0.0498, 0.21),
+            "by the point estimate; its interval reaches down to +4.98pp",
+            "down to +4.98pp",
+        ),
+        ("load-bearing", (0.05, 0.21), "by the point estimate; its interval reaches down to +5.0pp", "down to +5.0pp"),
+        ("load-bearing", (0.0501, 0.26), "", ""),
+        ("load-bearing", (0.11, 0.26), "", ""),
+        ("negligible", (-0.01, 0.0199), "", ""),
+        ("negligible", (-0.01, 0.02), "by the point estimate; its interval reaches up to +2.0pp", "up to +2.0pp"),
+        ("negligible", (-0.01, 0.0203), "by the point estimate; its interval reaches up to +2.03pp", "up to +2.03pp"),
+        ("negligible", (-0.09, 0.11), "by the point estimate; its interval reaches up to +11.0pp", "up to +11.0pp"),
+        ("negligible", None, "by the point estimate alone: it has no interval", "no interval"),
+        ("inconclusive", (-0.09, 0.11), "", ""),
+        (None, None, "", ""),
     ],
 )
 def test_a_verdict_says_where_the_interval_does_not_bear_it_out(
-    verdict: Verdict | None, ci95: tuple[float, float] | None, words: str
+    verdict: Verdict | None, ci95: tuple[float, float] | None, words: str, short: str
 ) -> None:
     """The registered rule looks at the point estimate alone; whoever reads the verdict must be told."""
-    said = unsettled(verdict, ci95)
-    assert words in said
-    assert (said == "") == (words == "")
+    ruled = Decision("the default rule", 0.02, 0.05, verdict)
+    assert (unsettled(ruled, ci95), doubt(ruled, ci95)) == (words, short)
+
+
+def test_an_interval_below_0_does_not_include_it() -> None:
+    """A registered threshold may lie below 0, and so may the interval of what is above it."""
+    ruled = decide(-2, 100, negligible=-0.2, load_bearing=-0.1)
+    assert ruled.verdict == "load-bearing"
+    assert doubt(ruled, (-0.12, -0.01)) == "down to -12.0pp"
+    assert doubt(ruled, (-0.12, 0.03)) == "interval includes 0"
 
 
 def test_as_many_one_way_as_the_other_is_z_zero_and_undefined_only_where_each_problem_balances() -> None:

@@ -338,6 +338,29 @@ async def test_the_doubt_of_a_verdict_is_not_cut_at_80_columns(tmp_path: Path) -
     assert "plain t undefined: all 2 equal" in text
 
 
+@pytest.mark.parametrize(
+    ("decision", "said"), [((0.1, 0.2), "LOAD-BEARING so far, down to"), ((0.3, 0.4), "NEGLIGIBLE so far, up to")]
+)
+async def test_a_verdict_stands_beside_how_far_its_interval_reaches(
+    tmp_path: Path, decision: tuple[float, float], said: str
+) -> None:
+    """At 80 columns, whole: the bound that lies on the other side of the registered threshold."""
+    script = Script(tmp_path, settings={"decision": decision})
+    script.begin()
+    for problem in range(6):
+        script.problem(problem, [(1, 1, -1)] * (1 + problem % 2) + [(1, 1, 1)] * 4)
+    with living(script.folder):
+        async with opened(script.folder) as (app, _):
+            assert app.watched is not None
+            ci95 = app.watched.state.live.pooled_excess("common").ci95
+            text = screen_text(app)
+    assert ci95 is not None
+    assert ci95[0] < 0.2
+    assert ci95[1] > 0.3
+    end = ci95[0] if "down" in said else ci95[1]
+    assert f"[{100 * ci95[0]:+.1f}, {100 * ci95[1]:+.1f}] · {said} {100 * end:+.1f}pp" in text
+
+
 async def ended(app: RefeedApp, pilot: Pilot[int]) -> None:
     """Wait until the dashboard has heard of an end."""
 

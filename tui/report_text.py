@@ -140,5 +140,5 @@ MEASURES: Final[tuple[tuple[str, Callable[[Audit], str]], ...]] = (
     ("cache checks", _checked),
     ("difference", _against_cell),
     ("verdict", lambda audit: verdict(audit.report, so_far=audit.so_far) or NONE),
-    ("  but", lambda audit: doubt(audit.report.decision.verdict, audit.report.pooled_excess.ci95) or NONE),
+    ("  but", lambda audit: doubt(audit.report.decision, audit.report.pooled_excess.ci95) or NONE),
 )

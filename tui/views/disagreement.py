@@ -139,7 +139,7 @@ def _excess(watched: Watched, condition: Condition, width: int, glyphs: Glyphs) 
     rule = f"<{100 * spec.decision[0]:.3g}pp negligible, >{100 * spec.decision[1]:.3g}pp load-bearing"
     verdict: Sequence[Span] = ()
     if condition == "common" and ruled.verdict is not None:
-        but = doubt(ruled.verdict, pooled.ci95)
+        but = doubt(ruled, pooled.ci95)
         verdict = ((f"{ruled.verdict.upper()}{so_far}{', ' + but if but else ''}", "strong"),)
     return joined(
         (
