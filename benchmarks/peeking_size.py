@@ -2,7 +2,8 @@
 
 The null is made from the published runs: each informative problem keeps the size of its x_i = d_i / n_i and gets a
 random sign, which is what exchangeable comparison passes would do. After every problem the procedure is looked at; a
-run is a false alarm if any look rejects. Seeded; run from the repository root:
+run is a false alarm if any look rejects. Besides, the t is read once where a campaign with a stop rule ends: at the
+crossing of its e-process, not before MIN_PROBLEMS, or at the last problem. Seeded; run from the repository root:
 
     python -m benchmarks.peeking_size --runs 5000 --out benchmarks/results/peeking_size.json
 """
@@ -15,7 +16,7 @@ import platform
 import time
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -28,11 +29,14 @@ from tests.published import load, pooled_main
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+MIN_PROBLEMS: Final = 5  # the default of a spec
+
 
 def peeking_sizes(x: NDArray[np.float64], *, runs: int, seed: int, alpha: float = 0.05) -> dict[str, int]:
     """False alarms of each procedure in `runs` sign-flipped copies of x, float64 [n].
 
-    The plain t is looked at from two problems on, where it first exists, and as it is meant: once, at the end.
+    The plain t is looked at from two problems on, where it first exists; as it is meant: once, at the end; and once at
+    the end that a stop rule chose.
     """
     rng = np.random.default_rng(seed)
     flipped = x * (2.0 * rng.integers(0, 2, (runs, len(x))) - 1.0)
@@ -40,15 +44,25 @@ def peeking_sizes(x: NDArray[np.float64], *, runs: int, seed: int, alpha: float 
     t = plain_t_path(flipped)
     df = np.maximum(np.arange(len(x)), 1)
     one_sided, two_sided = t > t_quantiles(df, 1 - alpha), np.abs(t) > t_quantiles(df, 1 - alpha / 2)
+    symmetry, betting = symmetry_path(flipped) >= need, betting_path(flipped, alpha) >= need
     looks = {
-        "symmetry": symmetry_path(flipped) >= need,
-        "betting": betting_path(flipped, alpha) >= need,
+        "symmetry": symmetry,
+        "betting": betting,
         "t_e": t_path(flipped) >= need,
         "plain_t_one_sided": one_sided,
         "plain_t_two_sided": two_sided,
         "plain_t_one_sided_only_at_the_end": one_sided[:, -1:],
+        "plain_t_two_sided_at_the_stop_by_symmetry": _at_stop(two_sided, symmetry),
+        "plain_t_two_sided_at_the_stop_by_betting": _at_stop(two_sided, betting),
     }
     return {name: int(np.count_nonzero(rejected.any(axis=1))) for name, rejected in looks.items()}
+
+
+def _at_stop(rejects: NDArray[np.bool_], reached: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """What a procedure says where the stop rule ends each run, bool [runs, 1]; a crossing stays a crossing."""
+    crossed = np.logical_or.accumulate(reached, axis=1)
+    crossed[:, : MIN_PROBLEMS - 1], crossed[:, -1] = False, True
+    return np.take_along_axis(rejects, crossed.argmax(axis=1)[:, None], axis=1)
 
 
 def published_x(name: str) -> NDArray[np.float64]:
@@ -77,6 +91,7 @@ def measure(runs: int, seed: int, alpha: float) -> dict[str, Any]:
         "runs": runs,
         "seed": seed,
         "null": "random signs on the published x_i, looked at after every problem",
+        "min_problems": MIN_PROBLEMS,
         "numpy": version("numpy"),
         "scipy": version("scipy"),
         "python": platform.python_version(),

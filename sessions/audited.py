@@ -11,7 +11,7 @@ from sessions.fingerprint import applies, fingerprint
 from sessions.noted import noted
 from sessions.pool import pool_sessions, same_content
 from sessions.reading import read
-from sessions.remarks import remarks, standing, unfinished
+from sessions.remarks import looked, optimism, remarks, standing, unfinished
 from sessions.sections import against_section, headline, sections, size
 from sessions.spec import COHORT_FIELDS, changed_fields
 from sessions.state import fold, new_state
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from sessions.store import SessionFolder
     from stats.contrast import Contrast
     from stats.report import Report
+    from stats.sequential import StopRule
     from stats.table import PivotTable
 
 
@@ -108,6 +109,11 @@ class Audit:
         """Whether a campaign has yet to reach its planned end."""
         return any(unfinished(session.state) for session in self.sessions)
 
+    @property
+    def looked(self) -> StopRule:
+        """The rule by which looks at the data could end a campaign; "none" where none could, or nobody knows."""
+        return next((session.spec.stop for session in self.sessions if looked(session.state)), "none")
+
     def document(self, subject: str = "", *, failures: int | None = None) -> Document:
         """The report in words.
 
@@ -121,8 +127,10 @@ class Audit:
         return Document(
             subject=subject or " + ".join(session.label for session in self.sessions),
             opening=(self.sessions[0].settings, size(self.report)),
-            headline=headline(self.report, so_far=self.so_far),
-            sections=tuple(sections(self.report, so_far=self.so_far, against=against, failures=failures)),
+            headline=headline(self.report, so_far=self.so_far, looked=self.looked),
+            sections=tuple(
+                sections(self.report, so_far=self.so_far, looked=self.looked, against=against, failures=failures)
+            ),
             notes=tuple(noted(self.report)),
             closing=_closing(self.sessions),
         )
@@ -268,6 +276,7 @@ def _pool_notes(sessions: Sequence[Session], dropped: Sequence[int]) -> list[str
 def _notes(session: Session) -> Iterator[str]:
     """What limits a session's numbers, in words."""
     yield from standing(session.state, session.folder.state())
+    yield from optimism(session.state)
     if session.torn > 0 and not session.folder.live():  # a living writer is in the middle of a line
         yield f"{count(session.torn, 'byte')} after the last event are torn and not read"
     yield from remarks(session.state)

@@ -148,7 +148,7 @@ def _report(made: Audit, name: str, anonymous: bool, file: BinaryIO) -> None:
         case "md":
             parts = markdown.page(written._replace(sections=(section(found), *written.sections)))
         case _:
-            parts = latex(found, made.report, written)
+            parts = latex(found, made.report, written, made.looked)
     file.writelines(part.encode() for part in parts)
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
-from sessions.words import clock
+from sessions.words import clock, least
 from stats.words import count
 
 if TYPE_CHECKING:
@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from sessions.spec import CampaignSpec
 
 HARDLY: Final = 0.05  # share of right trunks, or of wrong ones, that is said
+
+# False alarms of a plain t at 5% where a stop rule ends a campaign, and if it is read after every problem until it is
+# significant, on sign-flipped published data (benchmarks/results/peeking_size.json).
+AT_A_STOP: Final = "5 to 7%"
+AT_EVERY_LOOK: Final = "14 to 30%"
 
 # Notices of these kinds limit what the numbers say; others (loading) are about the run.
 TELLING: Final = frozenset({"warning", "deviation", "import"})
@@ -63,6 +68,37 @@ def unfinished(state: CampaignState) -> bool:
     if state.ended is None or state.ended.state != "stopped":
         return state.ended is None or state.ended.state != "finished"
     return not state.live.monitor.should_stop(state.spec.stop, state.spec.min_problems)
+
+
+def looked(state: CampaignState) -> bool:
+    """Whether the number of problems was left to looks at the data: a rule that could end the campaign after any.
+
+    How an import was stopped is not known.
+    """
+    return state.spec.stop != "none" and not state.imported
+
+
+def optimism(state: CampaignState) -> list[str]:
+    """What looking after every problem does to inference at a fixed n, and what holds instead; none without a rule."""
+    if not looked(state):
+        return []
+    monitor, rule = state.live.monitor, state.spec.stop
+    process: Literal["symmetry", "betting"] = "betting" if rule == "betting" else "symmetry"
+    why = "so fixed-n intervals and p values (CR2, bootstrap, sign-flip, plain t) are optimistic"
+    alarms = f"{AT_A_STOP} false alarms at such an end and {AT_EVERY_LOOK} if read after every problem"
+    holds = f"what holds is the {process} e-process: {least(monitor.lower(process), monitor.alpha)}"
+    return [f"the campaign {_watched(state)}, {why} (a plain t at 5% on the published data: {alarms}); {holds}"]
+
+
+def _watched(state: CampaignState) -> str:
+    """How a campaign looked at its data, and what came of it."""
+    each, past = "at its data after every problem", any(run.opened.past_stop for run in state.runs)
+    crossed = state.live.monitor.should_stop(state.spec.stop, state.spec.min_problems)
+    if past and crossed:
+        return f"looked {each} and went on past the stop of its rule"
+    if unfinished(state):
+        return f"looks {each} and stops by its rule"
+    return f"looked {each} and {'stopped by its rule' if crossed else 'would have stopped by its rule'}"
 
 
 def _gap(state: CampaignState, gap: Gap) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from sessions.document import Chart, Facts, Grid, Section
-from sessions.words import e_value, interval, nats, number, ordinal, p_value, percent, points
+from sessions.words import e_value, interval, least, nats, number, ordinal, p_value, percent, points
 from stats.decision import unsettled
 from stats.words import count
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from stats.rates import RateInterval
     from stats.report import ProcessReport, Report
     from stats.selection import Overlap
+    from stats.sequential import StopRule
     from stats.signflip import SignFlip
 
 _SELECTED: Final = (
@@ -29,21 +30,28 @@ _SELECTED: Final = (
 
 
 def sections(
-    report: Report, *, so_far: bool, against: Section | None = None, failures: int | None = None
+    report: Report,
+    *,
+    so_far: bool,
+    looked: StopRule = "none",
+    against: Section | None = None,
+    failures: int | None = None,
 ) -> Iterator[Section]:
     """All sections of a report, in their order.
 
     Args:
         report: the numbers.
         so_far: whether a campaign has yet to reach its planned end.
+        looked: the rule by which looks at the data could end a campaign; "none" where the number of problems was fixed.
         against: comparison with another session.
         failures: of cache checks that are named; None for all.
     """
     yield Section("Table 1", (_table_one(report), _eligibility(report)))
-    yield Section("Excess of re-feed over the floor", (_excess(report),))
+    optimistic = "" if looked == "none" else " (fixed-n: optimistic here, see the notes)"
+    yield Section(f"Excess of re-feed over the floor{optimistic}", (_excess(report),))
     if against is not None:
         yield against
-    yield _watched(report)
+    yield _watched(report, looked)
     yield Section("Pairs of pivots", (_pairs(report),))
     yield Section("Critical tokens: who selects the same ones", (_selection(report), _SELECTED))
     yield Section("Margin", _margin(report))
@@ -73,8 +81,8 @@ def qualified(report: Report, *, so_far: bool) -> str | None:
     return f"{found}, {but}" if found is not None and but else found
 
 
-def headline(report: Report, *, so_far: bool) -> str:
-    """The result in a sentence."""
+def headline(report: Report, *, so_far: bool, looked: StopRule = "none") -> str:
+    """The result in a sentence; where looks at the data could end the campaign, in a second one what survives them."""
     common = report.common.counts
     if common.n == 0:
         return "No pivot is eligible: no credit estimate differs from 0 in any pass, so nothing could change sign."
@@ -85,18 +93,30 @@ def headline(report: Report, *, so_far: bool) -> str:
     return (
         f"Re-feeding changed the sign of {common.refeed.disagree:,} of {count(common.n, 'credit estimate')} "
         f"({percent(common.refeed.rate)}), an exact replica of {common.floor.disagree:,} "
-        f"({percent(common.floor.rate)}); excess {points(pooled.value)}{spread}{ending}.{unseen}"
+        f"({percent(common.floor.rate)}); excess {points(pooled.value)}{spread}{ending}."
+        f"{_survives(report, looked)}{unseen}"
     )
 
 
-def plain_t(report: Report) -> str:
+def _survives(report: Report, looked: StopRule) -> str:
+    """The bound that looks at the data leave standing, beside an interval that they do not."""
+    if looked == "none":
+        return ""
+    found = report.sequential
+    interval_is = "The interval is optimistic, as" if report.pooled_excess.ci95 is not None else "As"
+    holds = least(found.followed(looked).lower, found.alpha)
+    return f" {interval_is} looks at the data could end the campaign; by its {looked} e-process: {holds}."
+
+
+def plain_t(report: Report, looked: StopRule = "none") -> str:
     """The t of the per-problem mean, with when it may be read and what looking at it all along would have said."""
     crossing = report.sequential.plain_crossing
     peeked = (
         "" if crossing is None else f"; its one-sided p first fell below alpha at the {ordinal(crossing.informative)}"
     )
     value = _t(report.sequential.plain_t, report.clustered.df, report.clustered.why)
-    return f"plain {value}: fixed-n only, valid once, at the planned end{peeked}"
+    fixed = "" if looked == "none" else ", and here nobody fixed n"
+    return f"plain {value}: fixed-n only, valid once, at the planned end{fixed}{peeked}"
 
 
 def cache_checks(tally: CacheTally | None, failures: int | None = None) -> Iterator[str]:
@@ -203,7 +223,7 @@ def _t(t: float | None, df: int | None, why: str | None) -> str:
     return f"t({df}) = {t:.2f}"
 
 
-def _watched(report: Report) -> Section:
+def _watched(report: Report, looked: StopRule) -> Section:
     found = report.sequential
     level = 1 / found.alpha
     named = (
@@ -215,7 +235,7 @@ def _watched(report: Report) -> Section:
     columns = ("e-process", "e now", "maximum", "crossed at", "mean excess at least")
     table = Grid(columns, tuple((name, *_process(process)) for name, process in named))
     title = f"Valid at every look (reject at e >= {level:.6g}, alpha = {found.alpha:.6g}; the maximum counts)"
-    return Section(title, (Chart(found.path, level), table, plain_t(report)))
+    return Section(title, (Chart(found.path, level), table, plain_t(report, looked)))
 
 
 def _process(process: ProcessReport) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from sessions.document import Document
     from stats.disagreement import Comparison
     from stats.report import Report
+    from stats.sequential import StopRule
 
 _HEADER: Final = (
     "configuration",
@@ -94,14 +95,14 @@ _LATEX_ESCAPES: Final = {
 }
 
 
-def latex(found: Row, report: Report, written: Document) -> Iterator[str]:
+def latex(found: Row, report: Report, written: Document, looked: StopRule = "none") -> Iterator[str]:
     """One row of a tabular; in comments before it what its columns are and whatever changes how it may be read.
 
     The row is the paper's: numbers of other tables stay in the report. The verdict, what the t is worth, the cache
     checks and every note stand here, so that a row that is pasted into a paper comes with them.
     """
     yield f"% {' & '.join(_HEADER)}\n"
-    says = (_CAPTION, written.headline, plain_t(report), *cache_checks(report.cache, _NAMED_FAILURES))
+    says = (_CAPTION, written.headline, plain_t(report, looked), *cache_checks(report.cache, _NAMED_FAILURES))
     yield from (f"% {printable(line, LONGEST)}\n" for line in says)
     yield from (f"% note: {printable(note, LONGEST)}\n" for note in written.notes)
     yield f"% {printable(written.closing, LONGEST)}\n"

@@ -33,6 +33,13 @@ def interval(bounds: Interval | None, *, scale: float = 100, digits: int = 1, si
     return f"[{low}, {high}]"
 
 
+def least(lower: float | None, alpha: float) -> str:
+    """A one-sided lower bound of the mean of x, the excess of a problem, as a clause with its level."""
+    if lower is None:
+        return "no lower bound of the mean per-problem excess yet"
+    return f"mean per-problem excess at least {points(lower)} (one-sided, {100 * (1 - alpha):.6g}%)"
+
+
 def number(value: float | None, digits: int = 2) -> str:
     """A plain number with a fixed number of digits."""
     return NONE if value is None else f"{value:.{digits}f}"

@@ -60,12 +60,14 @@ class ProcedurePlan:
         anew: problems of a new campaign with the observed effect.
         more: problems beyond the measured ones if this campaign goes on; 0 if it has decided. None for fixed_t, whose
             number is fixed in advance: going on until it is significant is what inflates it.
+        why: why it can have decided nothing; None where it could.
     """
 
     procedure: Procedure
     took: int | None
     anew: Needed
     more: Needed | None
+    why: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,10 +194,14 @@ def _first_lasting(reached: NDArray[np.bool_]) -> int | None:
     return int(short[-1]) + 2 if len(short) > 0 else 1
 
 
-def without_peek(made: Plan) -> Plan:
+def without_peek(made: Plan, why: str | None = None) -> Plan:
     """Take back what the fixed-n t "took": before the planned end of a campaign it has decided nothing.
 
     Source: statistics.md, "Live inference"; a plain t is valid once, at the planned end.
+
+    Args:
+        made: of the evidence so far.
+        why: why the t can never decide on these data; None where it can once the campaign is at its planned end.
     """
-    rows = tuple(replace(row, took=None) if row.procedure == "fixed_t" else row for row in made.rows)
+    rows = tuple(replace(row, took=None, why=why) if row.procedure == "fixed_t" else row for row in made.rows)
     return replace(made, rows=rows)

@@ -24,7 +24,7 @@ from stats.paired import Bias, McNemar, bias, mcnemar
 from stats.probes import ProbeReport, probe_report
 from stats.rates import NothingSeen, RateInterval, clustered_rate, nothing_seen
 from stats.selection import Selection, overlap_counts, selection
-from stats.sequential import Crossing, EProcess, Monitor, PathPoint, Process, monitor
+from stats.sequential import Crossing, EProcess, Monitor, PathPoint, Process, StopRule, monitor
 from stats.serial import as_dict
 from stats.signflip import SignFlip, sign_flip_mean, sign_flip_pooled
 from stats.table import EXACT2, REFEED, UNKNOWN
@@ -74,6 +74,10 @@ class SequentialReport:
     plain_t: float | None
     plain_crossing: Crossing | None
     path: tuple[PathPoint, ...]
+
+    def followed(self, rule: StopRule) -> ProcessReport:
+        """What `Monitor.followed` was at the end."""
+        return self.betting if rule == "betting" else self.symmetry
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sessions.words import e_value, interval, moment, nats, ordinal, p_value, percent, points, rough
+from sessions.words import e_value, interval, least, moment, nats, ordinal, p_value, percent, points, rough
 
 
 @pytest.mark.parametrize(
@@ -33,6 +33,9 @@ def test_estimated_times_claim_no_more_than_can_be_known(seconds: float, words: 
         (interval((-0.01, 0.2), scale=1, digits=4), "[-0.0100, 0.2000]"),
         (interval(None), "-"),
         (percent(0.3381), "33.8%"),
+        (least(0.0611, 0.05), "mean per-problem excess at least +6.1pp (one-sided, 95%)"),
+        (least(-0.1, 0.01), "mean per-problem excess at least -10.0pp (one-sided, 99%)"),
+        (least(None, 0.05), "no lower bound of the mean per-problem excess yet"),
         (points(0.187), "+18.7pp"),
         (e_value(22243.21), "22,243.2"),
         (e_value(1.4e9), "1.4e+09"),

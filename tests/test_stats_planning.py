@@ -87,6 +87,8 @@ def test_before_the_planned_end_the_fixed_t_has_decided_nothing() -> None:
     made = plan(pooled_main())
     taken = {row.procedure: row.took for row in without_peek(made).rows}
     assert taken == {"symmetry": 20, "betting": 25, "fixed_t": None}
+    said = {row.procedure: row.why for row in without_peek(made, "looked").rows}
+    assert said == {"symmetry": None, "betting": None, "fixed_t": "looked"}
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])

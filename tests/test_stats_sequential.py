@@ -189,6 +189,7 @@ def test_peeking_keeps_its_level_for_e_processes_and_not_for_the_plain_t() -> No
     assert alarms["betting"] <= most
     assert alarms["plain_t_one_sided"] > 170
     assert alarms["plain_t_one_sided_only_at_the_end"] <= 80
+    assert 50 < alarms["plain_t_two_sided_at_the_stop_by_symmetry"] < alarms["plain_t_two_sided"] / 2
 
 
 def test_impossible_counts_are_refused() -> None:

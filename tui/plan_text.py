@@ -68,7 +68,7 @@ def render(label: str, plan: Plan, pace: Pace) -> Iterator[RenderableType]:
         table.add_column(column, justify="left" if at < 2 else "right")  # noqa: PLR2004 - two columns of words
     for row in plan.rows:
         took = NONE if row.took is None else str(row.took)
-        decided = "has not decided" if row.took is None else "took"
+        decided = "took" if row.took is not None else row.why or "has not decided"
         table.add_row(NAMES[row.procedure], decided, took, pace.time(row.took), pace.cost(row.took))
         for name, needed in (("anew", row.anew), ("from here on", row.more)):
             if needed is not None:

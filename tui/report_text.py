@@ -116,12 +116,19 @@ def _checked(audit: Audit) -> str:
     return f"{tally.verified}/{tally.checked}"
 
 
+def _survives(audit: Audit) -> str:
+    """The bound that looks at the data leave standing, where they could end the campaign."""
+    looked = audit.looked
+    return NONE if looked == "none" else points(audit.report.sequential.followed(looked).lower)
+
+
 def _against_cell(audit: Audit) -> str:
     found = audit.difference
     return NONE if found is None else f"{points(found.excess.difference)}, {p_value(found.excess.p)}"
 
 
-WHERE_ANY: Final = frozenset({"batch-invariant", "difference", "  but"})  # rows that stand where a session has them
+# Rows that stand where a session has them.
+WHERE_ANY: Final = frozenset({"batch-invariant", "  at least", "difference", "  but"})
 MEASURES: Final[tuple[tuple[str, Callable[[Audit], str]], ...]] = (
     ("model", lambda audit: one_line((audit.sessions[0].spec.model or "").rsplit("/", 1)[-1], 20)),
     ("batch-invariant", lambda audit: "yes" if audit.sessions[0].spec.batch_invariant else NONE),
@@ -134,6 +141,7 @@ MEASURES: Final[tuple[tuple[str, Callable[[Audit], str]], ...]] = (
     ("95% (CR2)", lambda audit: interval(audit.report.pooled_excess.ci95, signed=True)),
     ("exact-1 not 0", lambda audit: points(audit.report.exact1.counts.excess)),
     ("problem mean", lambda audit: points(audit.report.clustered.mean)),
+    ("  at least", _survives),
     ("t", lambda audit: number(audit.report.clustered.t)),
     ("e, symmetry", lambda audit: e_value(audit.report.sequential.symmetry.e_max)),
     ("bit-exact", lambda audit: percent(audit.report.probe.refeed.bit_exact)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from sessions.remarks import unfinished
+from sessions.remarks import looked, unfinished
 
 if TYPE_CHECKING:
     from sessions.campaign import CampaignState
@@ -29,4 +29,4 @@ def at_planned_end(state: CampaignState) -> bool:
 
     A sequential stop rule looks after every problem; how an import was stopped is not known.
     """
-    return state.spec.stop == "none" and not state.imported and not unfinished(state)
+    return not (looked(state) or state.imported or unfinished(state))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def command(session: str, alpha: float | None, price_per_hour: float | None, as_json: bool) -> None:
     """Say how many problems a decision took, and how many it would take at the observed effect."""
     from sessions.audited import Session  # noqa: PLC0415 - the same
-    from sessions.remarks import unfinished  # noqa: PLC0415 - `--help` need not load it
+    from sessions.remarks import looked, unfinished  # noqa: PLC0415 - `--help` need not load it
     from sessions.store import Store  # noqa: PLC0415 - the same
     from stats.planning import plan, without_peek  # noqa: PLC0415 - numpy is loaded only for a session that exists
     from tui.plan_text import Pace, render  # noqa: PLC0415 - the same
@@ -33,7 +33,9 @@ def command(session: str, alpha: float | None, price_per_hour: float | None, as_
     loaded = Session.load(Store().find(session))
     level = loaded.spec.alpha if alpha is None else alpha
     made = plan(loaded.state.table(), alpha=level, seed=loaded.spec.seed)
-    if unfinished(loaded.state):
+    if looked(loaded.state):
+        made = without_peek(made, "nobody fixed a number of problems")
+    elif unfinished(loaded.state):
         made = without_peek(made)
     price = loaded.folder.registration().price_per_hour if price_per_hour is None else price_per_hour
     pace = Pace.of(loaded.state, price)
