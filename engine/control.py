@@ -44,6 +44,7 @@ class Control:
         """Start with nothing asked."""
         self._stop: StopRequest | None = None
         self._paused = False
+        self._waiting = False
 
     @property
     def stop_request(self) -> StopRequest | None:
@@ -54,6 +55,11 @@ class Control:
     def pause_requested(self) -> bool:
         """Whether the campaign shall wait before its next problem."""
         return self._paused
+
+    @property
+    def waiting(self) -> bool:
+        """Whether the campaign obeys a pause now."""
+        return self._waiting and self._paused
 
     def stop(self, reason: str, state: EndState, exit_code: int) -> None:
         """Ask for an end; the first request wins."""
@@ -70,5 +76,7 @@ class Control:
 
     def wait_while_paused(self) -> None:
         """Block until the pause is taken back or a stop is asked for."""
+        self._waiting = True
         while self._paused and self._stop is None:
             time.sleep(LOOK_SECONDS)
+        self._waiting = False

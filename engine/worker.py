@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 SIGNAL_EXIT: Final = 128
 USER_ABORT: Final = 1
+HELD: Final = "the engine stays loaded and the machine billed"
 
 
 def catch_signals(control: Control) -> None:
@@ -71,8 +72,9 @@ def handle(control: Control, loading: Loading, command: Command) -> str:
         control.stop("aborted by the user", "aborted", USER_ABORT)
         return loading.abort_words()
     if command == "pause":
+        already = control.waiting
         control.pause()
-        return "pausing before the next problem; the engine stays loaded and the machine billed"
+        return f"{'paused already' if already else 'pausing before the next problem'}; {HELD}"
     if command == "resume":
         control.resume()
         return "going on"

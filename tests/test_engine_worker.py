@@ -153,9 +153,10 @@ def test_pause_holds_before_the_next_problem(store: Store) -> None:
     """A pause is obeyed between problems and resume goes on."""
     session = make(store, registered(SMALL, **LONG))
     launch(session)
-    send(session, "pause")
+    assert send(session, "pause").text.startswith("pausing before the next problem; ")
     wait_for(lambda: session.summary().paused)
     assert session.state() == "paused"
+    wait_for(lambda: send(session, "pause").text.startswith("paused already; "))  # the record comes before the wait
     before = session.summary().events
     time.sleep(0.5)
     assert session.summary().events == before
