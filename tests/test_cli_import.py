@@ -78,11 +78,16 @@ def test_an_imported_session_is_listed_as_such(capsys: pytest.CaptureFixture[str
 
 
 def test_a_published_file_names_its_session_once(capsys: pytest.CaptureFixture[str]) -> None:
-    """The stem is the name that a person expects; imported again, the name is taken and the id must do."""
-    first, second = (
-        run_json(capsys, "import", str(published_folder() / "smoke.json"))["sessions"][0]["name"] for _ in range(2)
-    )
-    assert (first, second) == ("smoke", None)
+    """The stem is the name that a person expects; imported again, the name is taken, and that is said."""
+    path = str(published_folder() / "smoke.json")
+    (first,) = run_json(capsys, "import", path)["sessions"]
+    assert first["name"] == "smoke"
+    assert cli.run(["import", path, "--json"]) == errors.DONE
+    said = capsys.readouterr()
+    (second,) = json.loads(said.out)["sessions"]
+    assert second["name"] is None
+    taken = f"the name 'smoke' is taken by session {first['id']}"
+    assert said.err == f"refeed-tui: session {second['id']} has no name: {taken}; `--name` gives one\n"
 
 
 def test_a_name_that_is_taken_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

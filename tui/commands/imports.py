@@ -12,7 +12,7 @@ from sessions.errors import RefeedError
 from sessions.store import Store
 from stats.words import count
 from tui.commands.base import Command, json_option
-from tui.console import say, say_json
+from tui.console import say, say_json, warn
 from tui.plaintext import one_line
 
 if TYPE_CHECKING:
@@ -50,8 +50,11 @@ def import_command(file: tuple[Path, ...], name: str | None, settings: tuple[str
         store.check_free(name)
     made = []
     for path in file:
-        folder = import_file(path, store, name or _stem(path, store), overrides)
+        stem, refused = (None, "") if name is not None else _stem(path, store)
+        folder = import_file(path, store, name or stem, overrides)
         made.append((folder, path))
+        if refused:
+            warn(f"refeed-tui: session {folder.id} has no name: {one_line(refused)}; `--name` gives one")
         if not as_json:
             called = f" as {folder.name}" if folder.name is not None else ""
             pivots = count(folder.summary().evidence.pivots, "pivot")
@@ -60,15 +63,15 @@ def import_command(file: tuple[Path, ...], name: str | None, settings: tuple[str
         say_json({"sessions": [_entry(folder, path) for folder, path in made]})
 
 
-def _stem(path: Path, store: Store) -> str | None:
-    """The name that a published file's session gets by itself: its stem, unless that is taken or cannot be a name."""
+def _stem(path: Path, store: Store) -> tuple[str | None, str]:
+    """The name that a published file's session gets by itself: its stem; else why that is taken or cannot be a name."""
     if path.suffix != ".json":
-        return None
+        return None, ""
     try:
         store.check_free(path.stem)
-    except RefeedError:
-        return None
-    return path.stem
+    except RefeedError as error:
+        return None, error.message
+    return path.stem, ""
 
 
 def _entry(folder: SessionFolder, path: Path) -> dict[str, object]:
