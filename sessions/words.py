@@ -37,7 +37,7 @@ def least(lower: float | None, alpha: float) -> str:
     """A one-sided lower bound of the mean of x, the excess of a problem, as a clause with its level."""
     if lower is None:
         return "no lower bound of the mean per-problem excess yet"
-    return f"mean per-problem excess at least {points(lower)} (one-sided, {100 * (1 - alpha):.6g}%)"
+    return f"mean per-problem excess at least {points(lower)} (one-sided, alpha = {alpha:.6g})"
 
 
 def number(value: float | None, digits: int = 2) -> str:

@@ -86,7 +86,7 @@ def test_every_form_says_that_a_campaign_stopped_by_its_rule_and_what_holds(
     folder = looking(CHANGED, [STOPPED], stop)
     lower = bound(folder, stop, capsys)
     assert 0 < lower < 0.875
-    holds = f"mean per-problem excess at least {100 * lower:+.1f}pp (one-sided, 95%)"
+    holds = f"mean per-problem excess at least {100 * lower:+.1f}pp (one-sided, alpha = 0.05)"
     sentence = f"the campaign looked at its data after every problem and stopped by its rule, {OPTIMISTIC}"
     said = forms(folder, home / "out", capsys)
     for form, text in said.items():

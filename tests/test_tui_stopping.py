@@ -60,6 +60,17 @@ async def test_the_panel_tells_of_the_process_that_ends_the_campaign(
     assert title.startswith("Betting e" if stop == "betting" else "Symmetry e")
 
 
+@pytest.mark.parametrize(
+    ("stop", "said"), [("none", "valid only at the planned end"), ("symmetry", "fixed-n only: nobody fixed n")]
+)
+async def test_a_plain_t_beside_a_stop_rule_promises_no_planned_end(tmp_path: Path, stop: StopRule, said: str) -> None:
+    """Where a look at the data may end the campaign there is no end at which the t could be read."""
+    script = campaign(tmp_path, LARGE, stop)
+    async with opened(script.folder) as (app, _):
+        text = screen_text(app)
+    assert f"plain t 3.19 {said}" in text
+
+
 async def test_the_lower_bound_is_by_the_same_process(tmp_path: Path) -> None:
     """A bound stands beside the e-value that it inverts."""
     script = campaign(tmp_path, LARGE, "betting")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sessions.remarks import looked
 from sessions.words import e_value, number, points
 from tui.stopping import at_planned_end, process, process_name
 from tui.views.words import joined
@@ -59,7 +60,12 @@ def sequential(watched: Watched, width: int, glyphs: Glyphs) -> tuple[Line, Line
 
 
 def _validity(watched: Watched) -> Span:
-    """When the plain t may be read: once, at the planned end; the words stay when it is reached."""
+    """When the plain t may be read: once, at the planned end; the words stay when it is reached.
+
+    Never where looks at the data could end the campaign: no end of it was planned.
+    """
+    if looked(watched.state):
+        return "fixed-n only: nobody fixed n", "warn"
     if at_planned_end(watched.state):
         return "valid only at the planned end (reached)", "plain"
     return "valid only at the planned end", "warn"
