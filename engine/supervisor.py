@@ -169,12 +169,6 @@ def _await_ready(fd: int, hear: Hear | None) -> Ready | None:
     return None
 
 
-def _gone_wrong(session: SessionFolder) -> None:
-    """Leave a lock that nobody holds, as a worker does that came and went: a session without one is about to start."""
-    with contextlib.suppress(OSError, RefeedError):  # nothing can be written there, and that was said
-        os.close(open_regular(session.lock_path, os.O_RDWR | os.O_CREAT))
-
-
 def launch(session: SessionFolder, how: How = _PLAIN, *, hear: Hear | None = None) -> None:
     """Start a session's worker, detached, and return once it is ready: lock held, socket bound, journal open.
 
@@ -193,7 +187,7 @@ def launch(session: SessionFolder, how: How = _PLAIN, *, hear: Hear | None = Non
         check_not_elsewhere(session)
         _launch(session, how, hear)
     except (RefeedError, OSError):
-        _gone_wrong(session)
+        session.give_up()
         raise
 
 

@@ -5,6 +5,7 @@ This module and what it imports stay free of numpy, so that `refeed-tui list` st
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import os
 import re
@@ -19,7 +20,7 @@ import msgspec
 import platformdirs
 
 from sessions.errors import RefeedError
-from sessions.files import FOLDER_MODE, failure, read_bounded, sync_folder, write_atomic
+from sessions.files import FOLDER_MODE, failure, open_regular, read_bounded, sync_folder, write_atomic
 from sessions.locks import held, lock
 from sessions.printable import printable
 from sessions.run import RunInfo
@@ -161,6 +162,11 @@ class SessionFolder:
             return abs(time.time() - self.spec_path.stat().st_mtime) < STARTING_SECONDS
         except OSError:
             return False
+
+    def give_up(self) -> None:
+        """Say that no worker is coming: leave a lock that nobody holds, as a worker does that came and went."""
+        with contextlib.suppress(OSError, RefeedError):  # nothing can be written there, and whoever gives up says why
+            os.close(open_regular(self.lock_path, os.O_RDWR | os.O_CREAT))
 
     def elsewhere(self) -> str:
         """Host on which a worker seems to run although its lock is not seen here (some network volumes); else empty.

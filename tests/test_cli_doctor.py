@@ -72,6 +72,12 @@ def test_a_home_that_cannot_be_written_is_a_problem(monkeypatch: pytest.MonkeyPa
     (tmp_path / "file").touch()
     monkeypatch.setenv("REFEED_TUI_HOME", str(tmp_path / "file" / "home"))
     assert doctor.session_home().status == "problem"
+    monkeypatch.setenv("REFEED_TUI_HOME", str(tmp_path / "file"))
+    assert [check().status for check in (doctor.session_home, doctor.records, doctor.workers)] == [
+        "problem",
+        "problem",
+        "note",
+    ], "the other checks are not lost"
 
 
 def test_a_home_that_others_may_write_is_noted(home: Path) -> None:

@@ -177,6 +177,16 @@ def test_a_command_that_cannot_run_stops_the_launch(
     assert not (home / "sessions").exists()
 
 
+def test_a_launch_whose_command_cannot_be_kept_starts_nothing(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit 1 with the cause, and the session that was registered is not listed as running."""
+    home.mkdir()
+    (home / "on-event").touch()
+    assert cli.run(["launch", "smoke", "--detach", "--on-event", "cat"]) == errors.FAILED
+    assert str(home / "on-event") in capsys.readouterr().err
+    (folder,) = Store().folders()
+    assert folder.state() == "interrupted"
+
+
 def test_a_launched_campaign_tells_its_end_and_a_resume_keeps_or_changes_the_command(tmp_path: Path) -> None:
     """The command survives death and resume and can be replaced; a resume that is refused leaves it alone."""
     tell = f'{sys.executable} -c "{APPEND.replace(chr(34), "")}" '

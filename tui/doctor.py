@@ -286,7 +286,10 @@ def _damaged(folder: SessionFolder) -> bool:
 
 def records() -> Check:
     """Sessions whose spec or journal does not hold, as far as `list` looks: no resume will continue them."""
-    folders = Store().folders()
+    try:
+        folders = Store().folders()
+    except RefeedError as error:
+        return Check("sessions", "problem", error.message, error.hint or "set REFEED_TUI_HOME to a folder you own")
     bad = [folder.id for folder in folders if _damaged(folder)]
     if bad:
         hint = "`refeed-tui verify SESSION` says what is damaged; `resume` refuses such a one"
@@ -301,7 +304,11 @@ def workers() -> Check:
     A damaged one is no worker's fault, and `records` names it.
     """
     found: dict[str, list[str]] = {"dead": [], "paused": [], "stuck": []}
-    for folder in Store().folders():
+    try:
+        folders = Store().folders()
+    except RefeedError:
+        return Check("workers", "note", "no session can be looked at", "as above")
+    for folder in folders:
         state = "" if _damaged(folder) else _worker_state(folder)
         if state:
             found[state].append(folder.id)

@@ -92,5 +92,9 @@ def create(asked: Asked, on_event: OnEvent | None, hear: Callable[[str, float], 
     registration = registered(asked, resolve(asked.spec, hear))
     folder = Store().create_named(registration)
     if on_event is not None:
-        keep(folder, on_event)
+        try:
+            keep(folder, on_event)
+        except RefeedError:
+            folder.give_up()
+            raise
     return folder
