@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from sessions.bundle import pack
+from tests.cli_sessions import campaign, write
 from tests.published import published_folder
 from tui import cli, errors
 from tui.commands.imports import parse_settings
@@ -88,6 +90,23 @@ def test_a_published_file_names_its_session_once(capsys: pytest.CaptureFixture[s
     assert second["name"] is None
     taken = f"the name 'smoke' is taken by session {first['id']}"
     assert said.err == f"refeed-tui: session {second['id']} has no name: {taken}; `--name` gives one\n"
+
+
+def test_a_bundle_whose_name_is_taken_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It keeps the name that its session had elsewhere, which then finds two."""
+    here = write(campaign(), name="night")
+    monkeypatch.setenv("REFEED_TUI_HOME", str(tmp_path / "elsewhere"))
+    there = write(campaign(), name="night")
+    bundle = pack(there, tmp_path / "night.zip")
+    monkeypatch.setenv("REFEED_TUI_HOME", str(tmp_path / "home"))
+    assert cli.run(["import", str(bundle)]) == errors.DONE
+    said = capsys.readouterr().err
+    assert "'night' fits 2 sessions: " in said
+    assert here.id in said
+    assert there.id in said
+    assert said.endswith("; name one by id\n")
 
 
 def test_a_name_that_is_taken_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

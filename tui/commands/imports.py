@@ -53,8 +53,9 @@ def import_command(file: tuple[Path, ...], name: str | None, settings: tuple[str
         stem, refused = (None, "") if name is not None else _stem(path, store)
         folder = import_file(path, store, name or stem, overrides)
         made.append((folder, path))
-        if refused:
-            warn(f"refeed-tui: session {folder.id} has no name: {one_line(refused)}; `--name` gives one")
+        said = f"session {folder.id} has no name: {refused}; `--name` gives one" if refused else _shared(folder, store)
+        if said:
+            warn(f"refeed-tui: {one_line(said)}")
         if not as_json:
             called = f" as {folder.name}" if folder.name is not None else ""
             pivots = count(folder.summary().evidence.pivots, "pivot")
@@ -72,6 +73,17 @@ def _stem(path: Path, store: Store) -> tuple[str | None, str]:
     except RefeedError as error:
         return None, error.message
     return path.stem, ""
+
+
+def _shared(folder: SessionFolder, store: Store) -> str:
+    """What a bundle's name finds where another session has it, too; empty otherwise."""
+    if folder.name is None:
+        return ""
+    try:
+        store.find(folder.name)
+    except RefeedError as error:
+        return f"{error.message}; {error.hint}"
+    return ""
 
 
 def _entry(folder: SessionFolder, path: Path) -> dict[str, object]:
