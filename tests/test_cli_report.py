@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -400,6 +401,22 @@ def test_verify_confirms_an_intact_session(capsys: pytest.CaptureFixture[str]) -
     said = json.loads(capsys.readouterr().out)
     assert said["intact"] is True
     assert said["events"] == len(campaign())
+
+
+def test_verify_tells_a_person_how_far_it_is(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At a terminal, on stderr: 100,000 pivots take most of a minute. A program is told nothing."""
+    folder = write(campaign())
+    monkeypatch.setattr("tui.launching.SAY_EVERY", 0.0)
+    assert cli.run(["verify", folder.id]) == errors.DONE
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setattr("tui.launching.time.monotonic", itertools.count().__next__)
+    assert cli.run(["verify", folder.id]) == errors.DONE
+    told = capsys.readouterr().err.splitlines()
+    assert told[0] == f"session {folder.id}: counting its pivots again, 0%"
+    assert len(told) == len(campaign())
 
 
 def test_verify_looks_at_texts_too(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -10,11 +11,13 @@ from sessions.errors import RefeedError
 from sessions.printable import printable
 from stats.words import count
 from tui.commands.base import Command, json_option, session_argument
-from tui.console import say, say_json
+from tui.console import say, say_json, warn
+from tui.launching import teller
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from sessions.events import AnyEvent
     from sessions.reading import Verification
     from sessions.recount import Recount
     from sessions.store import SessionFolder
@@ -52,7 +55,8 @@ def command(session: str, as_json: bool) -> None:
             f"session {folder.id}: {found.reason}",
             f"the {found.events} events before it are intact; nothing was deleted",
         )
-    counted = recount(read(folder.journal_path, registration.digest), folder.texts_path, k)
+    events = _told(read(folder.journal_path, registration.digest), found.events, f"session {folder.id}")
+    counted = recount(events, folder.texts_path, k)
     cache = recheck(folder.summary_path, folder.journal_path, registration.digest)
     notes = list(_notes(found, counted, cache))
     if as_json:
@@ -60,6 +64,15 @@ def command(session: str, as_json: bool) -> None:
         say_json({**said, "summary": {"matched": not cache}, "notes": notes})
     else:
         _show(folder, found, counted, notes)
+
+
+def _told(events: Iterator[AnyEvent], total: int, what: str) -> Iterator[AnyEvent]:
+    """The events, while a person at a terminal is told how many of them were looked at."""
+    hear = teller(what, warn) if sys.stderr.isatty() else None
+    for number, event in enumerate(events):
+        if hear is not None:
+            hear("counting its pivots again", number / total)
+        yield event
 
 
 def _document(folder: SessionFolder, found: Verification, counted: Recount) -> dict[str, object]:
