@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     Hear = Callable[[str, float], None]
 
-EMBEDDED_NEEDS: Final = ("torch", "tokenizers", "safetensors", "jinja2")
+NEEDS: Final = {"embedded": ("torch", "tokenizers", "safetensors", "jinja2"), "vllm": ("vllm",)}
 PAPER_MODEL: Final = "Qwen/Qwen2.5-7B-Instruct"
 PART: Final = 1 << 22
 HEAR_SECONDS: Final = 1.0
@@ -62,10 +62,11 @@ def require_engine(engine: str) -> None:
         engine: "embedded" or "vllm".
 
     Raises:
-        RefeedError: kind "engine", naming the packages that this environment lacks.
+        RefeedError: kind "engine", naming the packages that this environment lacks; or for another engine.
     """
-    needs = EMBEDDED_NEEDS if engine == "embedded" else ("vllm",)
-    missing = [module for module in needs if not _installed(module)]
+    if engine not in NEEDS:  # a stranger's spec may never have been resolved
+        raise RefeedError("engine", f"there is no engine {engine!r}", "use --engine vllm or --engine embedded")
+    missing = [module for module in NEEDS[engine] if not _installed(module)]
     if missing:
         raise RefeedError(
             "engine",

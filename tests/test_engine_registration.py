@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from engine.backends.load import BUNDLED_PATH
-from engine.registration import estimate, model_digest, rehearse, resolve
+from engine.registration import estimate, model_digest, rehearse, require_engine, resolve
 from sessions.errors import RefeedError
 from sessions.presets import PRESETS, fields
 from sessions.spec import CampaignSpec, from_fields, register
