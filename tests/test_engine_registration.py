@@ -138,3 +138,5 @@ def test_an_engine_that_is_not_installed_says_how_to_get_it() -> None:
     """Asking for vllm where it is absent names the extra to install."""
     with pytest.raises(RefeedError, match=r"pip install '\.\[vllm\]'"):
         resolve(from_fields(fields("paper-main")))
+    with pytest.raises(RefeedError, match="there is no engine 'auto'"):
+        require_engine("auto")
