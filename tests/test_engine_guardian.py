@@ -11,23 +11,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from engine.run import UNGUARDED
-from engine.supervisor import launch
-from engine.tasks.registry import open_task
-from sessions.events import Ended, Notice
-from sessions.reading import read
-from sessions.spec import CampaignSpec, register
-from sessions.store import Store
 from tests.cli_sessions import REPO
 from tests.processes import gone, kill_all, processes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from sessions.events import AnyEvent
-    from sessions.store import SessionFolder
-
-PATIENCE = 120.0
 # A child that was forked and has one itself, and one that is another program, leaves the group and ignores what it can.
 WORKER = """
 import os, signal, subprocess, sys, time
@@ -210,43 +199,3 @@ def test_a_guardian_touches_no_session_but_its_own() -> None:
     done = subprocess.run(command, capture_output=True, text=True, input="", env=environment, check=False)
     assert done.returncode == 2
     assert "in the worker's session" in done.stderr
-
-
-@pytest.fixture
-def vllm_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SessionFolder:
-    """A campaign on vLLM whose model is nowhere, so that it ends soon whether or not vLLM is installed."""
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.setenv("PYTHONPATH", str(REPO))
-    spec = CampaignSpec(
-        engine="vllm",
-        model=str(tmp_path / "nowhere"),
-        task="arithmetic",
-        task_digest=open_task("arithmetic").digest,
-        problems=12,
-    )
-    return Store(tmp_path / "home").create(register(spec))
-
-
-def warned(session: SessionFolder) -> bool:
-    """Whether its journal, which has an end, says that the worker had no guardian."""
-    events: list[AnyEvent] = list(read(session.journal_path, session.registration().digest))
-    assert isinstance(events[-1], Ended)
-    assert "nowhere" in events[-1].reason, "it came as far as the engine"
-    return any(isinstance(event, Notice) and event.text == UNGUARDED for event in events)
-
-
-def test_a_worker_that_was_started_by_hand_says_that_nobody_guards_it(vllm_session: SessionFolder) -> None:
-    """Its session is the shell's."""
-    command = [sys.executable, "-P", "-m", "engine.worker", str(vllm_session.path)]
-    subprocess.run(command, capture_output=True, timeout=PATIENCE, check=False)
-    assert warned(vllm_session)
-
-
-def test_a_launched_worker_is_guarded(vllm_session: SessionFolder) -> None:
-    """`launch` starts it in a session of its own; nothing stays after its end, the guardian included."""
-    launch(vllm_session)
-    run = vllm_session.run()
-    assert run is not None
-    assert gone(run.pid, PATIENCE)
-    assert not warned(vllm_session)
