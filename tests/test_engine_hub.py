@@ -338,7 +338,7 @@ def test_a_hub_that_hangs_is_given_up_in_time(hub: Hub, monkeypatch: pytest.Monk
     began = time.monotonic()
     error = refused("org/gated")
     found = look_up(MODEL, None)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 20, "ten seconds for each is what the hub's client takes by itself"
     assert "cannot be reached" in error.message
     assert "timed out" in error.message
     assert "has no whole copy of org/gated" in error.message

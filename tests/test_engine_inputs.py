@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -180,13 +179,11 @@ def test_a_launcher_hears_how_far_large_weights_are_and_may_stop_meanwhile(model
             assert "ends within" in send(session, "abort").text
         told.append((stage, fraction))
 
-    began = time.monotonic()
     with pytest.raises(RefeedError, match="aborted by the user, before this run began") as caught:
         launch(session, hear=hear)
     assert caught.value.hint == "nothing changed"
-    assert time.monotonic() - began < 20
     assert {stage for stage, _ in told} == {"checking the weights"}
-    assert 0 < told[0][1] < 1
+    assert 0 < told[0][1] <= told[-1][1] < 0.9, "it was read to its end"
     assert session.journal_path.read_bytes() == journal
     wait_for(lambda: not session.live(), session, PATIENCE)
 
