@@ -195,8 +195,8 @@ def _compare_pass(there: str, k: int, result: PassResult, counted: list[tuple[li
             _same(f"{there}, {name} arm", "numbering of continuations", at, number)
         for field in Arm.__struct_fields__:
             _same(f"{there}, {name} arm", field, getattr(said, field), getattr(found, field))
-    right = [found.correct or 0 for _, found in counted]
-    _same(there, "net", result.net, right[0] - right[1])
+    one, other = (0 if found.correct is None else found.correct for _, found in counted)
+    _same(there, "net", result.net, one - other)
 
 
 def _same(where: str, what: str, journal: object, written: object) -> None:
