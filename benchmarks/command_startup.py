@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from unittest import mock
 
-from tests.cli_sessions import campaign, write
+from tests.helpers.cli_sessions import campaign, write
 
 COMMANDS = (["--help"], ["--version"], ["list"], ["presets"], ["paths"], ["launch", "--help"])
 SESSIONS = 20

@@ -13,15 +13,15 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.attach_speed import session
-from sessions.export import FORMATS
+from sessions.exchange.export import FORMATS
 
 ONE = """
 import resource, sys, time
 from pathlib import Path
-from sessions.export import export
-from sessions.reading import read
-from sessions.state import fold_all
-from sessions.store import Store
+from sessions.exchange.export import export
+from sessions.disk.journal import read
+from sessions.state.fold import fold_all
+from sessions.disk.store import Store
 folder = Store().newest()
 started = time.perf_counter()
 fold_all(folder.spec(), read(folder.journal_path, folder.registration().digest))

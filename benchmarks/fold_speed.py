@@ -12,11 +12,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from sessions.journal import Journal
-from sessions.reading import read
+from sessions.disk.journal import Journal, read
 from sessions.spec import CampaignSpec
-from sessions.state import fold_all
-from tests.session_events import closed, engine_ready, opened, pass_started, pivot, trunks_done
+from sessions.state.fold import fold_all
+from tests.helpers.session_events import closed, engine_ready, opened, pass_started, pivot, trunks_done
 
 DIGEST = "c0" * 32
 PIVOTS_PER_PROBLEM = 40

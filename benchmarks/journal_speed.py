@@ -12,9 +12,8 @@ import threading
 import time
 from pathlib import Path
 
-from sessions.journal import Journal
-from sessions.reading import Follower, verify
-from tests.session_events import pivot
+from sessions.disk.journal import Follower, Journal, verify
+from tests.helpers.session_events import pivot
 
 DIGEST = "c0" * 32
 

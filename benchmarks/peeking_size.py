@@ -22,9 +22,9 @@ import numpy as np
 
 from stats.confidence import betting_path, plain_t_path, symmetry_path, t_path
 from stats.disagreement import problem_counts
+from stats.distributions import t_quantiles
 from stats.rates import wilson
-from stats.special import t_quantiles
-from tests.published import load, pooled_main
+from tests.helpers.published import load, pooled_main
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -15,10 +15,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from sessions.store import Store
-from tui.app import RefeedApp
-from tui.screens.campaign import CampaignScreen
-from tui.screens.replay import ReplayScreen
+from sessions.disk.store import Store
+from tui.dashboard.app import RefeedApp
+from tui.dashboard.screens.campaign import CampaignScreen
+from tui.dashboard.screens.replay import ReplayScreen
 
 
 async def draw(args: argparse.Namespace) -> str:

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
     from textual.pilot import Pilot
 
-    from sessions.store import SessionFolder
-    from tui.app import RefeedApp
+    from sessions.disk.store import SessionFolder
+    from tui.dashboard.app import RefeedApp
 
 HOUR: Final = 3600.0
 GROWING: Final = 0.75
@@ -65,7 +65,7 @@ def write(home: Path, hours: float, seconds: float) -> None:
 
     The first line that it prints is the session's folder.
     """
-    from tests.tui_journals import Script  # noqa: PLC0415  (the writer's own process)
+    from tests.helpers.tui_journals import Script  # noqa: PLC0415  (the writer's own process)
 
     script = Script(home, name="night", settings={"problems": int(hours * HOUR / 20)})
     lock = os.open(script.folder.lock_path, os.O_CREAT | os.O_RDWR, 0o600)
@@ -154,8 +154,8 @@ async def attach_again(app: RefeedApp) -> None:
     Raises:
         TimeoutError: the list, or the session, did not come.
     """
-    from tui.screens.campaign import CampaignScreen  # noqa: PLC0415  (with the app)
-    from tui.screens.home import HomeScreen  # noqa: PLC0415
+    from tui.dashboard.screens.campaign import CampaignScreen  # noqa: PLC0415  (with the app)
+    from tui.dashboard.screens.home import HomeScreen  # noqa: PLC0415
 
     before = app.watched
     app.simulate_key("0")
@@ -175,8 +175,8 @@ def _actions() -> Iterator[str]:
 
 async def view(folder: SessionFolder, seconds: float, growing: float, every: float) -> dict[str, Any]:
     """Watch for so long and return the samples; the last one is taken after a full garbage collection."""
-    from sessions.campaign import CampaignState  # noqa: PLC0415  (its import is part of the memory that is measured)
-    from tui.app import RefeedApp  # noqa: PLC0415  (likewise)
+    from sessions.state.campaign import CampaignState  # noqa: PLC0415  (its import is part of the memory that is measured)
+    from tui.dashboard.app import RefeedApp  # noqa: PLC0415  (likewise)
 
     app = RefeedApp(folder, mode="attach", ascii_only=False)
     async with app.run_test(size=SIZES["middle"]) as pilot:
@@ -289,7 +289,7 @@ def main() -> None:
         if args.write:
             write(Path(args.write[0]), *(float(part) for part in args.write[1:]))
             return
-        from sessions.store import SessionFolder  # noqa: PLC0415  (a child's own import)
+        from sessions.disk.store import SessionFolder  # noqa: PLC0415  (a child's own import)
 
         folder, out, *numbers = args.view
         found = asyncio.run(view(SessionFolder(Path(folder)), *(float(part) for part in numbers)))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from stats.clustered import ONE_PROBLEM, Interval, all_ratios_equal, informative
-from stats.special import normal_cdf, normal_quantile
+from stats.distributions import normal_cdf, normal_quantile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

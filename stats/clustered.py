@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from stats.special import t_quantile, two_sided_p
+from stats.distributions import t_quantile, two_sided_p
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
+from stats.distributions import t_cdfs
 from stats.eprocess import LAMBDAS, MIXTURE
-from stats.special import t_cdfs
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,10 +1,4 @@
-"""A clustered test that two pooled ratios are equal, where one problem may contribute to both.
-
-It is the CR2 contrast of two dummy means. The dummies are orthogonal, so each cluster's adjustment is diagonal, and the
-closed form of the pooled ratio holds side by side: with n_gb pivots of problem g on side b of N_b,
-a_gb^2 = 1 / (1 - n_gb / N_b), and the Satterthwaite degrees of freedom come from the G x G matrix
-P_gh = [g = h] sum_b n_gb a_gb^2 / N_b^2 - sum_b n_gb n_hb a_gb a_hb / N_b^3 as trace(P)^2 / sum P_gh^2.
-"""
+"""Do two pooled ratios differ: of one campaign's pivots, or of two campaigns, with problems as clusters?"""
 
 from __future__ import annotations
 
@@ -14,12 +8,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stats.special import t_quantile, two_sided_p
+from stats.disagreement import problem_counts
+from stats.distributions import t_quantile, two_sided_p
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from stats.clustered import Interval
+    from stats.disagreement import Condition, ProblemCounts
+    from stats.table import PivotTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,3 +69,45 @@ def _contrast_df(n: NDArray[np.int64], weight: NDArray[np.int64], adjust: NDArra
     gram = column.T @ column
     off_diagonal = float(np.sum(gram**2)) - float(np.sum(np.sum(column**2, axis=1) ** 2))
     return float(diagonal.sum()) ** 2 / (float(np.sum(diagonal**2)) + off_diagonal)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A table's rates minus those of the one it is held against.
+
+    Attributes:
+        refeed, floor, excess: CR2 contrasts of the pooled ratios.
+        shared_problems: task indices measured in both.
+    """
+
+    refeed: Contrast
+    floor: Contrast
+    excess: Contrast
+    shared_problems: int
+
+
+def difference(table: PivotTable, against: PivotTable, condition: Condition = "common") -> Difference:
+    """Contrast two tables of one task, `table` minus `against`."""
+    tables = (against, table)
+    order = dict.fromkeys(int(task) for each in tables for task in each.problems)
+    row = {task: at for at, task in enumerate(order)}
+    counts = [problem_counts(each, condition) for each in tables]
+
+    def side_by_side(column: str) -> NDArray[np.int64]:
+        joined = np.zeros((len(row), 2), dtype=np.int64)
+        for side, (each, count) in enumerate(zip(tables, counts, strict=True)):
+            joined[[row[int(task)] for task in each.problems], side] = _column(count, column)
+        return joined
+
+    n = side_by_side("n")
+    return Difference(
+        refeed=contrast(side_by_side("refeed"), n),
+        floor=contrast(side_by_side("floor"), n),
+        excess=contrast(side_by_side("excess"), n),
+        shared_problems=len(set(table.problems.tolist()) & set(against.problems.tolist())),
+    )
+
+
+def _column(counts: ProblemCounts, name: str) -> NDArray[np.int64]:
+    columns = {"n": counts.n, "refeed": counts.refeed, "floor": counts.floor, "excess": counts.excess}
+    return columns[name]

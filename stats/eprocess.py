@@ -18,7 +18,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Final
 
-from stats.special import incomplete_beta, log_beta, t_cdf
+from stats.distributions import incomplete_beta, log_beta, t_cdf
 
 LAMBDAS: Final = tuple(0.5 * 2.0**j for j in range(7))
 MIXTURE: Final = 1.0

@@ -16,8 +16,8 @@ import numpy as np
 from stats.clustered import ONE_PROBLEM
 from stats.confidence import betting_path, plain_t_path, symmetry_path
 from stats.disagreement import problem_counts
+from stats.distributions import t_quantiles
 from stats.sequential import Crossing, monitor
-from stats.special import t_quantiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable

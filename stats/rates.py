@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stats.clustered import Interval, pooled
-from stats.special import t_quantile
+from stats.distributions import t_quantile
 
 if TYPE_CHECKING:
     import numpy as np

@@ -25,7 +25,6 @@ from stats.probes import ProbeReport, probe_report
 from stats.rates import NothingSeen, RateInterval, clustered_rate, nothing_seen
 from stats.selection import Selection, overlap_counts, selection
 from stats.sequential import Crossing, EProcess, Monitor, PathPoint, Process, StopRule, monitor
-from stats.serial import as_dict
 from stats.signflip import SignFlip, sign_flip_mean, sign_flip_pooled
 from stats.table import EXACT2, REFEED, UNKNOWN
 
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from stats.cache import CacheTally
     from stats.table import PivotTable
 
-__all__ = ["THRESHOLDS", "ProcessReport", "RateReport", "Report", "SelectionReport", "SequentialReport", "as_dict",
+__all__ = ["THRESHOLDS", "ProcessReport", "RateReport", "Report", "SelectionReport", "SequentialReport",
            "report"]  # fmt: skip
 
 THRESHOLDS: Final = ("0.5", "0.75")
@@ -97,7 +96,7 @@ class Report:
         k: the distinct K, ascending.
         no_decode_state: common conditioning on the pivots whose whole hit lies in the prompt, a free control; None
             where no ledger says how a hit was written.
-        notes: the caller's own; `stats.notes.all_notes` puts the reason for every None before them.
+        notes: the caller's own; `sessions.report.reasons.all_notes` puts the reason for every None before them.
     """
 
     pivots: int

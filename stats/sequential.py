@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final, Literal
 import numpy as np
 
 from stats.confidence import Process, lower_bound
+from stats.distributions import t_cdf
 from stats.eprocess import Betting, Crossing, EProcess, Sign, Symmetry, TProcess
-from stats.special import t_cdf
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

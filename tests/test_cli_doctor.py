@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from sessions.disk.folder import lock
 from sessions.events import Paused
-from sessions.locks import lock
-from tests.cli_sessions import campaign, write
-from tui import cli, doctor, errors
+from tests.helpers.cli_sessions import campaign, write
+from tui import cli, errors
+from tui.commands import machine as doctor
 
 REPO = Path(__file__).parents[1]
 
@@ -234,7 +235,11 @@ def test_network_file_systems_are_told_from_local_ones(tmp_path: Path, monkeypat
 @pytest.mark.parametrize(("name", "status"), [("xterm-256color", "ok"), ("no-such-terminal", "note"), ("dumb", "ok")])
 def test_a_term_without_terminfo_is_noted_in_a_pipe_too(name: str, status: str) -> None:
     """Doctor is often piped; the terminal it was called from is still the one that the dashboard gets."""
-    command = [sys.executable, "-c", "from tui.doctor import terminal; print(terminal().status)"]  # curses asks once
+    command = [
+        sys.executable,
+        "-c",
+        "from tui.commands.machine import terminal; print(terminal().status)",
+    ]  # curses asks once
     done = subprocess.run(
         command, env={**os.environ, "TERM": name}, cwd=REPO, capture_output=True, text=True, check=True
     )

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from sessions.audited import Session, audit
-from sessions.document import Chart, Facts, Grid
-from sessions.export import FORMATS
-from tests.cli_sessions import FLIPPED, SAME, SPEC, campaign, write
+from sessions.exchange.export import FORMATS
+from sessions.report.audit import Session, audit
+from sessions.report.document import Chart, Facts, Grid
+from tests.helpers.cli_sessions import FLIPPED, SAME, SPEC, campaign, write
 from tui import cli, errors
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sessions.store import SessionFolder
+    from sessions.disk.store import SessionFolder
 
 
 @pytest.fixture(autouse=True)

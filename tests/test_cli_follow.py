@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
+from sessions.disk.journal import read
+from sessions.disk.store import SessionFolder, Store
 from sessions.events import CacheFailure, Ended, Notice, PassStarted, Paused, Progress
-from sessions.reading import read
 from sessions.spec import register
-from sessions.store import SessionFolder, Store
-from tests.cli_sessions import CROSSED, MIXED, SAME, SPEC, campaign, measured, write
-from tests.session_events import closed, engine_ready, opened, trunks_done
+from tests.helpers.cli_sessions import CROSSED, MIXED, SAME, SPEC, campaign, measured, write
+from tests.helpers.session_events import closed, engine_ready, opened, trunks_done
 from tui import cli, errors
-from tui.follow import last_lines
-from tui.progress import Teller
+from tui.viewer.narrator import Teller
+from tui.viewer.plain import last_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,11 +35,11 @@ WORKER = """
 import sys
 from pathlib import Path
 from sessions.events import Ended
-from sessions.journal import Journal
-from sessions.locks import lock
-from sessions.store import SessionFolder
-from tests.cli_sessions import MIXED, measured
-from tests.session_events import engine_ready, opened
+from sessions.disk.journal import Journal
+from sessions.disk.folder import lock
+from sessions.disk.store import SessionFolder
+from tests.helpers.cli_sessions import MIXED, measured
+from tests.helpers.session_events import engine_ready, opened
 folder = SessionFolder(Path(sys.argv[1]))
 with lock(folder.lock_path), Journal.open(folder.journal_path, folder.registration().digest) as journal:
     journal.append(opened())
@@ -317,7 +317,7 @@ def test_replay_in_plain_lines_waits_only_when_asked(
     """Without --speed the recorded lines come at once; with it, on the recorded clock divided by it."""
     folder = write(campaign())
     waits: list[float] = []
-    monkeypatch.setattr("tui.watch.time.sleep", waits.append)
+    monkeypatch.setattr("tui.commands.display.time.sleep", waits.append)
     assert cli.run(["replay", folder.id]) == errors.DONE
     at_once = capsys.readouterr().out
     assert waits == []

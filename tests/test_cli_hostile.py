@@ -15,13 +15,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from sessions.chain import Chain
+from sessions.disk.folder import RunInfo
+from sessions.disk.journal import Chain
+from sessions.disk.store import SessionFolder, Store
 from sessions.events import CacheFailure, Ended, EngineReady, Event, Notice, Opened, Pivot, ProblemClosed
-from sessions.printable import json_printable
-from sessions.run import RunInfo
 from sessions.spec import CampaignSpec, register
-from sessions.store import SessionFolder, Store
-from tests.session_events import closed, engine_ready, opened, pivot, trunks_done
+from sessions.text import json_printable
+from tests.helpers.session_events import closed, engine_ready, opened, pivot, trunks_done
 from tui import cli
 
 REPO = Path(__file__).parents[1]

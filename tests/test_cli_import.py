@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from sessions.bundle import pack
-from tests.cli_sessions import campaign, write
-from tests.published import published_folder
+from sessions.exchange.bundle import pack
+from tests.helpers.cli_sessions import campaign, write
+from tests.helpers.published import published_folder
 from tui import cli, errors
 from tui.commands.imports import parse_settings
 

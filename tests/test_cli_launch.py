@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from sessions.disk.store import SessionFolder, Store
 from sessions.spec import from_fields
-from sessions.store import SessionFolder, Store
-from tests.cli_sessions import REPO, worker_home
-from tests.embedded_checkpoints import QWEN2, write_checkpoint
+from tests.helpers.cli_sessions import REPO, worker_home
+from tests.helpers.embedded_checkpoints import QWEN2, write_checkpoint
 from tui import cli, errors
 
 if TYPE_CHECKING:

@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from sessions.audited import Session, audit
 from sessions.events import Ended
-from sessions.remarks import AT_A_STOP, AT_EVERY_LOOK
-from tests.cli_sessions import CROSSED, SAME, SPEC, campaign, measured, write
-from tests.session_events import engine_ready, opened
+from sessions.report.audit import Session, audit
+from sessions.report.limits import AT_A_STOP, AT_EVERY_LOOK
+from tests.helpers.cli_sessions import CROSSED, SAME, SPEC, campaign, measured, write
+from tests.helpers.session_events import engine_ready, opened
 from tui import cli, errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from sessions.disk.store import SessionFolder
     from sessions.events import Event
-    from sessions.store import SessionFolder
     from stats.sequential import StopRule
-    from tests.cli_sessions import Nets
+    from tests.helpers.cli_sessions import Nets
 
 REPO = Path(__file__).resolve().parent.parent
 CHANGED: tuple[tuple[Nets, ...], ...] = ((CROSSED,) * 4, (CROSSED, CROSSED, CROSSED, SAME)) * 4

@@ -13,16 +13,16 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from sessions.audited import Session, audit
+from sessions.disk.journal import Journal
+from sessions.disk.summary import load as load_summary
+from sessions.disk.texts import write as write_texts
 from sessions.events import CacheFailure, CacheProof, Ended, Notice
-from sessions.journal import Journal
-from sessions.summary import load as load_summary
-from sessions.texts import write as write_texts
-from tests.cli_sessions import CROSSED, FLIPPED, MIXED, SAME, SILENT, SPEC, campaign, measured, write
-from tests.session_events import closed, engine_ready, opened, pivot, trunks_done
-from tests.session_texts import example, its_pivot
+from sessions.report.audit import Session, audit
+from tests.helpers.cli_sessions import CROSSED, FLIPPED, MIXED, SAME, SILENT, SPEC, campaign, measured, write
+from tests.helpers.session_events import closed, engine_ready, opened, pivot, trunks_done
+from tests.helpers.session_texts import example, its_pivot
 from tui import cli, errors
-from tui.report_text import render
+from tui.viewer.report_text import render
 
 REPO = Path(__file__).resolve().parent.parent
 NET_KEYS = {"disagree", "rate", "zero_crossings", "reversals", "ci95"}
@@ -408,11 +408,11 @@ def test_verify_tells_a_person_how_far_it_is(
 ) -> None:
     """At a terminal, on stderr: 100,000 pivots take most of a minute. A program is told nothing."""
     folder = write(campaign())
-    monkeypatch.setattr("tui.launching.SAY_EVERY", 0.0)
+    monkeypatch.setattr("tui.setup.launching.SAY_EVERY", 0.0)
     assert cli.run(["verify", folder.id]) == errors.DONE
     assert capsys.readouterr().err == ""
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    monkeypatch.setattr("tui.launching.time.monotonic", itertools.count().__next__)
+    monkeypatch.setattr("tui.setup.launching.time.monotonic", itertools.count().__next__)
     assert cli.run(["verify", folder.id]) == errors.DONE
     told = capsys.readouterr().err.splitlines()
     assert told[0] == f"session {folder.id}: counting its pivots again, 0%"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sessions.errors import RefeedError
 from sessions.presets import PRESETS
 from sessions.spec import CampaignSpec, from_fields
-from tui.spec_options import DIGESTS, Asked, combine, field_help, options, to_toml
+from tui.setup.options import DIGESTS, Asked, combine, field_help, options, to_toml
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from engine.backend import BlockOrigin
-from tests.embedded_checkpoints import QWEN2, Recorder, open_engine, prompt_of, request, write_checkpoint
+from tests.helpers.embedded_checkpoints import QWEN2, Recorder, open_engine, prompt_of, request, write_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from engine.backends.embedded.backend import BUNDLED, load
 from engine.backends.embedded.numerics import SHAPES
 from sessions.errors import RefeedError
-from tests.embedded_checkpoints import EOS, LLAMA, QWEN2, SPECIAL, VOCAB, write_checkpoint, write_tokenizer
+from tests.helpers.embedded_checkpoints import EOS, LLAMA, QWEN2, SPECIAL, VOCAB, write_checkpoint, write_tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -192,7 +192,7 @@ import torch
 from engine.backends.embedded.backend import load
 from engine.backend import Request
 sys.path.insert(0, ".")
-from tests.embedded_checkpoints import Recorder
+from tests.helpers.embedded_checkpoints import Recorder
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 torch.nn.functional.scaled_dot_product_attention(*[torch.ones(1, 1, 16, 64, dtype=torch.bfloat16)] * 3)

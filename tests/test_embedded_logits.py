@@ -19,7 +19,7 @@ from engine.backends.embedded.model import Model
 from engine.backends.embedded.numerics import SHAPES, dtype_of
 from engine.backends.embedded.pages import Pages
 from engine.backends.embedded.tokenizer import Tokenizer
-from tests.embedded_checkpoints import LLAMA, QWEN2, prompt_of, write_checkpoint
+from tests.helpers.embedded_checkpoints import LLAMA, QWEN2, prompt_of, write_checkpoint
 
 if TYPE_CHECKING:
     from pathlib import Path

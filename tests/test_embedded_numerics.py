@@ -11,7 +11,7 @@ import torch
 from engine.backends.embedded import selfcheck
 from engine.backends.embedded.numerics import SHAPES
 from sessions.errors import RefeedError
-from tests.embedded_checkpoints import LLAMA, QWEN2, Recorder, open_engine, prompt_of, request, write_checkpoint
+from tests.helpers.embedded_checkpoints import LLAMA, QWEN2, Recorder, open_engine, prompt_of, request, write_checkpoint
 
 if TYPE_CHECKING:
     from pathlib import Path

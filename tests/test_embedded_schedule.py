@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sessions.errors import RefeedError
-from tests.embedded_checkpoints import EOS, QWEN2, Recorder, open_engine, prompt_of, request, write_checkpoint
+from tests.helpers.embedded_checkpoints import EOS, QWEN2, Recorder, open_engine, prompt_of, request, write_checkpoint
 
 if TYPE_CHECKING:
     from pathlib import Path

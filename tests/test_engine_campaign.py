@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from engine.control import Control
+from engine.protocol.control import Control
 from sessions.events import (
     CacheFailure,
     PassEnded,
@@ -20,8 +20,8 @@ from sessions.events import (
     TrunksDone,
     WavePlanned,
 )
-from tests.campaigns import SMALL, Faulty, Record, altered, conduct, registered, start
-from tests.shared import shared_path
+from tests.helpers.campaigns import SMALL, Faulty, Record, altered, conduct, registered, start
+from tests.helpers.shared import shared_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -317,7 +317,7 @@ def test_waves_follow_the_plan_and_say_what_they_need(clean: Backend, tmp_path: 
 
 def test_texts_hold_what_each_arm_wrote(clean: Backend, tmp_path: Path) -> None:
     """The side file has every trunk, continuation and probe, and its grades add up to the pivots' counts."""
-    from sessions import texts  # noqa: PLC0415 - only here
+    from sessions.disk import texts  # noqa: PLC0415 - only here
 
     record = conduct(registered(SMALL, problems=1), tmp_path, backend=clean)
     closed = record.of(ProblemClosed)[0]

@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.backend import EngineInfo
-from engine.capacity import DEFAULT_SCREEN_WAVE, DEFAULT_WAVE, PassCost, fit, fit_screen, wave_width, worst_cost
+from engine.protocol.capacity import (
+    DEFAULT_SCREEN_WAVE,
+    DEFAULT_WAVE,
+    PassCost,
+    fit,
+    fit_screen,
+    wave_width,
+    worst_cost,
+)
 from sessions.spec import CampaignSpec
 
 INFO = EngineInfo(

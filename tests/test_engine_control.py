@@ -6,7 +6,7 @@ import signal
 import time
 from typing import TYPE_CHECKING
 
-from engine.control import Control
+from engine.protocol.control import Control
 
 if TYPE_CHECKING:
     from types import FrameType

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from engine.controlsocket import Command, Server, ask, socket_path
+from engine.worker.controlsocket import Command, Server, ask, socket_path
 from sessions.errors import RefeedError
 
 if TYPE_CHECKING:

@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from engine.supervisor import launch, log_tail
+from engine.worker.supervisor import launch, log_tail
+from sessions.disk.journal import Follower, verify
+from sessions.disk.store import SessionFolder, Store
+from sessions.disk.texts import read as read_texts
 from sessions.events import ProblemClosed
-from sessions.reading import Follower, verify
+from sessions.report.as_json import as_dict
 from sessions.spec import CampaignSpec, register
-from sessions.state import fold_all
-from sessions.store import SessionFolder, Store
-from sessions.texts import read as read_texts
-from stats.report import as_dict, report
-from tests.campaigns import SMALL, registered
-from tests.workers import events_of
+from sessions.state.fold import fold_all
+from stats.report import report
+from tests.helpers.campaigns import SMALL, registered
+from tests.helpers.workers import events_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from engine.supervisor import launch, log_tail, send
+from engine.worker.supervisor import launch, log_tail, send
+from sessions.disk.folder import RunInfo
+from sessions.disk.journal import verify
+from sessions.disk.store import SessionFolder, Store
 from sessions.errors import RefeedError
 from sessions.events import Ended, Opened, ProblemClosed
-from sessions.reading import verify
-from sessions.run import RunInfo
 from sessions.spec import register
-from sessions.store import SessionFolder, Store
-from tests.campaigns import SMALL, registered
-from tests.workers import events_of, wait_for
+from tests.helpers.campaigns import SMALL, registered
+from tests.helpers.workers import events_of, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -144,9 +144,9 @@ def test_an_end_that_cannot_be_recorded_is_in_the_log(home: Path) -> None:
 LAUNCH_AS_NOBODY = f"""
 import os, sys
 from pathlib import Path
-from engine.supervisor import launch
+from engine.worker.supervisor import launch
 from sessions.errors import RefeedError
-from sessions.store import SessionFolder
+from sessions.disk.store import SessionFolder
 
 session = SessionFolder(Path(sys.argv[1]))
 if os.getuid() == 0:

@@ -10,25 +10,25 @@ from typing import TYPE_CHECKING, Literal
 import pytest
 
 from engine.backend import BlockOrigin, Completion, TokenLogprobs
-from engine.evidence import pivot_events, served, solution_text
-from engine.measure import PassRun, run_pass
-from engine.passes import PASSES, CheckFailure, Cut, plan_pass
-from engine.pivots import Selection, Site
+from engine.protocol.evidence import pivot_events, served, solution_text
+from engine.protocol.passes import PASSES, CheckFailure, Cut, plan_pass
+from engine.protocol.pivots import Selection, Site
+from engine.protocol.problem import PassRun, run_pass
+from engine.protocol.trunks import TrunkSet, generate
 from engine.tasks.grading import extract, grade
 from engine.tasks.task import Problem
-from engine.trunks import TrunkSet, generate
+from sessions.disk.texts import probe_of
 from sessions.spec import CampaignSpec
-from sessions.texts import probe_of
-from tests.embedded_checkpoints import EOS, LLAMA, write_checkpoint
-from tests.tiny_bench import bench as bench_of
-from tests.tiny_bench import open_tiny, replace_spec
+from tests.helpers.embedded_checkpoints import EOS, LLAMA, write_checkpoint
+from tests.helpers.tiny_bench import bench as bench_of
+from tests.helpers.tiny_bench import open_tiny, replace_spec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from engine.backend import Backend
-    from engine.bench import Bench
+    from engine.protocol.context import Bench
 
     Benches = Callable[..., Bench]
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from tests.cli_sessions import REPO
-from tests.processes import gone, kill_all, processes_of
+from tests.helpers.cli_sessions import REPO
+from tests.helpers.processes import gone, kill_all, processes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # A child that was forked and has one itself, and one that is another program, leaves the group and ignores what it can.
 WORKER = """
 import os, signal, subprocess, sys, time
-from engine.guardian import guard
+from engine.worker.guardian import guard
 from sessions.errors import RefeedError
 assert guard() is True
 if os.fork() == 0:
@@ -113,7 +113,7 @@ def test_a_worker_that_ends_by_itself_keeps_its_exit_code_and_leaves_nothing(
 
 def test_a_worker_without_children_ends_without_a_word(start: Callable[[str], Worker]) -> None:
     """With nothing left behind there is nothing to say, and the guardian goes too."""
-    worker = start("from engine.guardian import guard; assert guard(); print('up', flush=True)")
+    worker = start("from engine.worker.guardian import guard; assert guard(); print('up', flush=True)")
     assert worker.process.wait() == 0
     assert gone(worker.process.pid)
     assert worker.log.read_text() == ""
@@ -158,7 +158,7 @@ def test_a_child_of_a_child_keeps_a_file_that_took_the_lifeline_s_number(start: 
     """A fork closes the worker's end of the pipe once; afterwards the number may be another file's."""
     code = """
 import os
-from engine.guardian import guard
+from engine.worker.guardian import guard
 before = set(os.listdir('/proc/self/fd')); assert guard(); opened = set(os.listdir('/proc/self/fd')) - before
 (number,) = map(int, opened)
 if os.fork() == 0:
@@ -176,7 +176,7 @@ os._exit(os.waitstatus_to_exitcode(os.wait()[1]))
 
 def test_a_process_that_leads_no_session_gets_no_guardian() -> None:
     """It lives among others' processes, a shell's for instance: none of them may be killed with it."""
-    code = "import os; from engine.guardian import guard; print(guard(), os.getpid() == os.getsid(0))"
+    code = "import os; from engine.worker.guardian import guard; print(guard(), os.getpid() == os.getsid(0))"
     done = subprocess.run([sys.executable, "-c", code], cwd=REPO, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False"]
 
@@ -186,7 +186,7 @@ def test_a_process_that_leads_no_session_gets_no_guardian() -> None:
 )
 def test_a_guardian_that_cannot_start_is_an_error(start: Callable[[str], Worker], python: str, why: str) -> None:
     """A worker does not go on believing that it has one."""
-    code = f"import sys; sys.executable = {python!r}\nfrom engine.guardian import guard\ntry:\n    guard()\n"
+    code = f"import sys; sys.executable = {python!r}\nfrom engine.worker.guardian import guard\ntry:\n    guard()\n"
     worker = start(f"{code}except Exception as error:\n    print(type(error).__name__, error, flush=True)")
     assert worker.said.startswith("RefeedError")
     assert why in worker.said
@@ -194,7 +194,7 @@ def test_a_guardian_that_cannot_start_is_an_error(start: Callable[[str], Worker]
 
 def test_a_guardian_touches_no_session_but_its_own() -> None:
     """Started by hand with another session's number it refuses."""
-    command = [sys.executable, "-P", "-m", "engine.guardian", "1"]
+    command = [sys.executable, "-P", "-m", "engine.worker.guardian", "1"]
     environment = {**os.environ, "PYTHONPATH": str(REPO)}
     done = subprocess.run(command, capture_output=True, text=True, input="", env=environment, check=False)
     assert done.returncode == 2

@@ -21,20 +21,21 @@ from engine.backends.vllm.download import arrived, fetch
 from engine.backends.vllm.environment import MULTIPROCESS, recorded
 from engine.backends.vllm.hub import look_up
 from engine.backends.vllm.preflight import require_room
-from engine.fingerprint import keep_process_mode, pinned
+from engine.worker.numerics import keep_process_mode, pinned
 from sessions.errors import RefeedError
 from sessions.spec import CampaignSpec
-from sessions.state import fold_all
-from tests.hub_server import asked_by_this_process
-from tests.session_events import engine_ready, opened
+from sessions.state.fold import fold_all
+from tests.helpers.hub_server import asked_by_this_process
+from tests.helpers.session_events import engine_ready, opened
 from tests.test_engine_disk import mount
 from tests.test_engine_preflight import disk_with
-from tui import cli, doctor, errors
+from tui import cli, errors
+from tui.commands import machine as doctor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.hub_server import Hub
+    from tests.helpers.hub_server import Hub
 
 pytest.importorskip("huggingface_hub", reason="the hub's client comes with tokenizers and with vLLM")
 

@@ -13,23 +13,23 @@ import pytest
 
 from engine import registration
 from engine.backends.load import BUNDLED_PATH
-from engine.inputs import open_inputs
-from engine.supervisor import How, launch, log_tail, send
+from engine.digests import open_inputs
+from engine.worker.supervisor import How, launch, log_tail, send
+from sessions.disk.hooks import Change, OnEvent, keep, kept
+from sessions.disk.store import Store
 from sessions.errors import RefeedError
 from sessions.events import Ended, EngineReady, Notice, Opened
-from sessions.onevent import Change, OnEvent, keep, kept
 from sessions.spec import register
-from sessions.store import Store
-from tests.campaigns import SMALL, registered
-from tests.cli_sessions import REPO, worker_home
-from tests.workers import events_of, wait_for
+from tests.helpers.campaigns import SMALL, registered
+from tests.helpers.cli_sessions import REPO, worker_home
+from tests.helpers.workers import events_of, wait_for
 from tui import cli, errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from sessions.store import SessionFolder
+    from sessions.disk.store import SessionFolder
 
 PATIENCE = 90.0
 WEIGHTS = "model.safetensors"

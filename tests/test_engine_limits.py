@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from engine.limits import Limits, longest_problem, longest_run
+from engine.protocol.limits import Limits, longest_problem, longest_run
 from sessions.events import ProblemClosed, TrunksDone
 from sessions.spec import CampaignSpec
-from sessions.state import fold, new_state
-from tests.session_events import opened, pivot
+from sessions.state.fold import fold, new_state
+from tests.helpers.session_events import opened, pivot
 
 if TYPE_CHECKING:
-    from sessions.campaign import CampaignState
+    from sessions.state.campaign import CampaignState
 
 
 def watched(spec: CampaignSpec, problems: int, seconds: float = 10.0) -> CampaignState:

@@ -14,34 +14,34 @@ from typing import TYPE_CHECKING
 import pytest
 
 from engine.backends.load import BUNDLED_PATH
-from engine.control import Control, StopRequest
-from engine.loading import AT_A_STAGE, AT_ONCE, IN_A_STEP, Loading
-from engine.run import LONGEST_REASON, reason_of
-from engine.supervisor import launch, log_tail, send
+from engine.protocol.control import Control, StopRequest
+from engine.worker.lifecycle import AT_A_STAGE, AT_ONCE, IN_A_STEP, LONGEST_REASON, Loading, reason_of
+from engine.worker.supervisor import launch, log_tail, send
+from sessions.disk.hooks import OnEvent, keep
+from sessions.disk.journal import verify
+from sessions.disk.store import Store
 from sessions.events import Ended, Notice
-from sessions.onevent import OnEvent, keep
-from sessions.reading import verify
 from sessions.spec import register
-from sessions.state import fold_all
-from sessions.store import Store
-from tests.campaigns import SMALL, registered
-from tests.cli_sessions import worker_home
-from tests.session_events import engine_ready, opened
-from tests.workers import events_of, wait_for
+from sessions.state.fold import fold_all
+from tests.helpers.campaigns import SMALL, registered
+from tests.helpers.cli_sessions import worker_home
+from tests.helpers.session_events import engine_ready, opened
+from tests.helpers.workers import events_of, wait_for
 from tui import cli, errors
-from tui.progress import Teller
+from tui.viewer.narrator import Teller
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from sessions.store import SessionFolder
+    from sessions.disk.store import SessionFolder
 
 PATIENCE = 60.0
 # A library that is busy for minutes, which no signal and no error of ours could get out of it in a good way.
 STUCK = """
 import sys, time
-from engine import run, worker
+from engine.worker import lifecycle as run
+from engine.worker import __main__ as worker
 def load(spec, hear):
     hear("loading weights", 0.25)
     while True:

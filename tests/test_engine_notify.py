@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from engine.notify import Notifier
-from engine.supervisor import launch, log_tail
+from engine.worker.hooks import Notifier
+from engine.worker.supervisor import launch, log_tail
+from sessions.disk.hooks import OnEvent, keep, kept
+from sessions.disk.journal import read
+from sessions.disk.store import SessionFolder, Store
 from sessions.errors import RefeedError
 from sessions.events import Ended, Event, Notice, Paused
-from sessions.onevent import OnEvent, keep, kept
-from sessions.reading import read
 from sessions.spec import CampaignSpec, register
-from sessions.state import fold, new_state
-from sessions.store import SessionFolder, Store
-from tests.campaigns import SMALL, registered
-from tests.session_events import closed, opened, pivot
+from sessions.state.fold import fold, new_state
+from tests.helpers.campaigns import SMALL, registered
+from tests.helpers.session_events import closed, opened, pivot
 from tests.test_sessions_state import failure
 
 if TYPE_CHECKING:
-    from sessions.campaign import CampaignState
+    from sessions.state.campaign import CampaignState
 
 END = Ended(state="stopped", exit_code=0, reason="enough")
 APPEND = "import sys; open(sys.argv[1], 'ab').write(sys.stdin.buffer.read())"

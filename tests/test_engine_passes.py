@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from engine.backend import BlockOrigin, FirstToken
-from engine.passes import PASSES, Cut, PassPlan, check_first_token, cold_salt, plan_pass
-from engine.pivots import Site
+from engine.protocol.passes import PASSES, Cut, PassPlan, check_first_token, cold_salt, plan_pass
+from engine.protocol.pivots import Site
 from sessions.spec import CampaignSpec
 
 BLOCK = 16

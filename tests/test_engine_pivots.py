@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.backend import TokenLogprobs
-from engine.pivots import PivotRule, expected_hit, select, site_at
-from tests.shared import shared_path
+from engine.protocol.pivots import PivotRule, expected_hit, select, site_at
+from tests.helpers.shared import shared_path
 
 RULE = PivotRule(margin=1.0, slack=2, cap=5, block=16, special_ids=frozenset({9}))
 LOW = TokenLogprobs(-0.7, ((1, -0.7), (2, -0.9), (3, -3.0)))

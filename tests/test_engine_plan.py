@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from engine.campaign import between_problems, check_fit, plan_wave, run, todo
-from engine.limits import Limits
-from engine.measure import run_pass
-from engine.passes import PASSES
+from engine.protocol.campaign import between_problems, check_fit, plan_wave, run, todo
+from engine.protocol.limits import Limits
+from engine.protocol.passes import PASSES
+from engine.protocol.problem import run_pass
+from engine.protocol.trunks import generate
 from engine.tasks.grading import extract
 from engine.tasks.task import Problem
-from engine.trunks import generate
 from sessions.errors import RefeedError
 from sessions.events import CacheFailure, PassEnded, Paused, Pivot, ProblemClosed, Resumed, WavePlanned
-from sessions.state import fold, new_state
-from tests.campaigns import Faulty
-from tests.embedded_checkpoints import LLAMA, write_checkpoint
-from tests.session_events import opened
-from tests.tiny_bench import SPEC, Book, bench, open_tiny, replace_spec
+from sessions.state.fold import fold, new_state
+from tests.helpers.campaigns import Faulty
+from tests.helpers.embedded_checkpoints import LLAMA, write_checkpoint
+from tests.helpers.session_events import opened
+from tests.helpers.tiny_bench import SPEC, Book, bench, open_tiny, replace_spec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
     from engine.backend import Backend, Completion, Request, StepStats
     from engine.backends.embedded.backend import EmbeddedBackend
-    from engine.trunks import TrunkSet
-    from sessions.campaign import CampaignState
+    from engine.protocol.trunks import TrunkSet
     from sessions.events import AnyEvent, Outcome
     from sessions.spec import CampaignSpec
+    from sessions.state.campaign import CampaignState
 
 MEASURED: list[Outcome] = ["measured"] * 4
 

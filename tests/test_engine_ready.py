@@ -7,7 +7,7 @@ import threading
 
 import msgspec
 
-from engine.ready import Launcher, Ready, Step
+from engine.worker.supervisor import Launcher, Ready, Step
 
 HOURS = 20_000  # steps, one a second
 PATIENCE = 10.0

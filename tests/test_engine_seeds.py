@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 
-from engine.seeds import request_seed
+from engine.protocol.seeds import request_seed
 
 
 def test_no_two_requests_of_a_campaign_share_a_seed() -> None:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from engine.backend import FirstToken, StepStats
-from engine.control import Control
-from engine.passes import PASSES, plan_pass
-from engine.watch import BatchWatch
+from engine.protocol.batch_checks import BatchWatch
+from engine.protocol.control import Control
+from engine.protocol.passes import PASSES, plan_pass
 from sessions.events import Progress
 from tests.test_engine_passes import BLOCK, CUTS, SPEC, resumed
 

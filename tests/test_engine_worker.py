@@ -13,22 +13,22 @@ import msgspec
 import pytest
 
 from engine.backends.load import BUNDLED_PATH, embedded_threads
-from engine.controlsocket import ask
-from engine.supervisor import How, launch, log_tail, send
-from engine.worker import SIGNALS, main
+from engine.worker.__main__ import SIGNALS, main
+from engine.worker.controlsocket import ask
+from engine.worker.supervisor import How, launch, log_tail, send
+from sessions.disk.journal import read, verify
+from sessions.disk.store import SessionFolder, Store
 from sessions.errors import RefeedError
 from sessions.events import Opened, PassEnded, ProblemClosed
-from sessions.reading import read, verify
 from sessions.spec import CampaignSpec, register
-from sessions.state import fold_all
-from sessions.store import SessionFolder, Store
-from tests.campaigns import SMALL, registered
+from sessions.state.fold import fold_all
+from tests.helpers.campaigns import SMALL, registered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from sessions.campaign import CampaignState
+    from sessions.state.campaign import CampaignState
 
 PATIENCE = 90.0
 LONG = {"problems": 40, "rollouts": 4, "k": 4, "max_pivots": 3}
@@ -142,7 +142,7 @@ def test_a_session_whose_start_was_refused_does_not_run(store: Store, monkeypatc
 
 def test_a_worker_that_never_comes_is_not_waited_for_long(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its launcher may have been killed between the registration and the start."""
-    monkeypatch.setattr("sessions.store.STARTING_SECONDS", 0.5)
+    monkeypatch.setattr("sessions.disk.store.STARTING_SECONDS", 0.5)
     session = make(store, registered(SMALL))
     assert session.state() == "running"
     with pytest.raises(RefeedError, match="is not running; its state is interrupted"):
@@ -296,7 +296,7 @@ def test_an_error_after_ready_touches_no_file_that_took_the_pipe_s_number(
         raise RefeedError("failed", "the disk is full")
 
     handlers = {number: signal.getsignal(number) for number in SIGNALS}
-    monkeypatch.setattr("engine.worker.attended", fail)
+    monkeypatch.setattr("engine.worker.__main__.attended", fail)
     assert main([str(session.path), "--ready-fd", str(write_fd)]) == 1
     for number, handler in handlers.items():
         signal.signal(number, handler)

@@ -8,19 +8,18 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from sessions.bundle import is_bundle, pack, unpack
+from sessions.disk.journal import Journal, read
+from sessions.disk.store import SessionFolder, Store
+from sessions.disk.texts import read as read_texts
+from sessions.disk.texts import write as write_texts
 from sessions.errors import RefeedError
 from sessions.events import Ended, Event
-from sessions.export import export
-from sessions.imports import import_file
-from sessions.journal import Journal
-from sessions.reading import read
+from sessions.exchange.bundle import is_bundle, pack, unpack
+from sessions.exchange.export import export
+from sessions.exchange.imports import import_file
 from sessions.spec import CampaignSpec, register
-from sessions.store import SessionFolder, Store
-from sessions.texts import read as read_texts
-from sessions.texts import write as write_texts
-from tests.session_events import closed, opened
-from tests.session_texts import example, its_pivot
+from tests.helpers.session_events import closed, opened
+from tests.helpers.session_texts import example, its_pivot
 
 if TYPE_CHECKING:
     from pathlib import Path

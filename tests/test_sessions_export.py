@@ -15,22 +15,22 @@ import pyarrow.parquet as pq
 import pytest
 from markdown_it import MarkdownIt
 
-from engine.run import IN_THE_LOG, LONGEST_REASON
-from sessions.audited import Session, audit
+from engine.worker.lifecycle import IN_THE_LOG, LONGEST_REASON
+from sessions.disk.journal import Journal, read
+from sessions.disk.store import SessionFolder, Store
 from sessions.errors import RefeedError
 from sessions.events import CacheProof, Ended, Event, Notice, PassEnded
-from sessions.export import FORMATS, export
-from sessions.imports import import_published
-from sessions.journal import Journal
-from sessions.reading import read
+from sessions.exchange.export import FORMATS, export
+from sessions.exchange.imports import import_published
+from sessions.exchange.tables import tables
+from sessions.report.as_json import as_dict
+from sessions.report.audit import Session, audit
+from sessions.report.latex import Row, row
 from sessions.spec import CampaignSpec, register
-from sessions.state import fold_all
-from sessions.store import SessionFolder, Store
-from sessions.table_one import Row, row
-from sessions.tables import tables
-from stats.report import as_dict, report
-from tests.session_events import closed, engine_ready, opened, pivot, trunks_done
-from tests.shared import SHARED
+from sessions.state.fold import fold_all
+from stats.report import report
+from tests.helpers.session_events import closed, engine_ready, opened, pivot, trunks_done
+from tests.helpers.shared import SHARED
 from tests.test_sessions_state import failure
 
 PUBLISHED = SHARED / "data" / "published"

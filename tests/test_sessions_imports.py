@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from sessions.disk.journal import read
+from sessions.disk.store import Store
 from sessions.errors import RefeedError
 from sessions.events import Notice, Opened
-from sessions.fingerprint import applies, fingerprint
-from sessions.imports import import_published
-from sessions.pool import check_same, pool_sessions
+from sessions.exchange.imports import import_published
 from sessions.presets import fields
-from sessions.reading import read
+from sessions.report.audit import check_same, pool_sessions
+from sessions.report.limits import applies, fingerprint
 from sessions.spec import from_fields
-from sessions.state import fold_all
-from sessions.store import Store
+from sessions.state.fold import fold_all
 from stats.live import live
 from stats.table import UNKNOWN
-from tests.session_events import opened
-from tests.shared import SHARED
+from tests.helpers.session_events import opened
+from tests.helpers.shared import SHARED
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,12 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sessions.chain import MAX_LINE, Chain
+from sessions.disk.journal import MAX_LINE, Chain, Follower, Journal, read, verify
 from sessions.errors import RefeedError
 from sessions.events import Notice, Opened, Progress
-from sessions.journal import Journal
-from sessions.reading import Follower, read, verify
-from tests.session_events import closed, opened, pivot
+from tests.helpers.session_events import closed, opened, pivot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -321,8 +319,8 @@ FULL = """
 import resource, sys
 from pathlib import Path
 from sessions.errors import RefeedError
-from sessions.journal import Journal
-from tests.session_events import pivot
+from sessions.disk.journal import Journal
+from tests.helpers.session_events import pivot
 path = Path(sys.argv[1])
 with Journal.open(path, sys.argv[2]) as journal:
     resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, resource.RLIM_INFINITY))
@@ -386,8 +384,8 @@ def test_a_partial_write_that_could_not_be_undone_is_recovered(path: Path, monke
 WRITER = """
 import sys
 from pathlib import Path
-from sessions.journal import Journal
-from tests.session_events import pivot
+from sessions.disk.journal import Journal
+from tests.helpers.session_events import pivot
 with Journal.open(Path(sys.argv[1]), sys.argv[2]) as journal:
     while True:
         print(journal.append(pivot()).seq, flush=True)

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sessions.noted import in_words, noted
+from sessions.report.reasons import in_words, noted, reasons
 from stats.cache import CacheTally
-from stats.notes import reasons
 from stats.report import report
-from tests.tables import Net, table
+from tests.helpers.tables import Net, table
 
 if TYPE_CHECKING:
     from stats.table import PivotTable

@@ -5,7 +5,7 @@ import pytest
 from sessions.errors import RefeedError
 from sessions.presets import PRESETS, PUBLISHED_INSTRUCTION, fields
 from sessions.spec import changed_fields, from_fields
-from tests.shared import SHARED
+from tests.helpers.shared import SHARED
 
 
 def test_every_promised_preset_is_a_valid_spec() -> None:

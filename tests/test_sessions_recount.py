@@ -5,18 +5,18 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from sessions.disk.texts import read
 from sessions.errors import RefeedError
 from sessions.events import Pivot, ProblemClosed
-from sessions.recount import compare, recount
-from sessions.texts import read
-from tests.campaigns import SMALL, conduct, registered
-from tests.session_events import closed
-from tests.session_texts import example, its_pivot
+from sessions.state.recount import compare, recount
+from tests.helpers.campaigns import SMALL, conduct, registered
+from tests.helpers.session_events import closed
+from tests.helpers.session_texts import example, its_pivot
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sessions.texts import ProblemTexts
+    from sessions.disk.texts import ProblemTexts
 
 CLOSED = closed(7, attempt=2)
 

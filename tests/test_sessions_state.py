@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sessions.columns import PivotColumns
+from sessions.disk.journal import Journal, read
+from sessions.disk.summary import Summary
 from sessions.errors import RefeedError
 from sessions.events import (
     Arm,
@@ -26,19 +27,26 @@ from sessions.events import (
     Resumed,
     WavePlanned,
 )
-from sessions.journal import Journal
-from sessions.reading import read
 from sessions.spec import CampaignSpec
-from sessions.state import fold, fold_all, new_state
-from sessions.summary import Summary
+from sessions.state.columns import PivotColumns
+from sessions.state.fold import fold, fold_all, new_state
 from stats.live import live
 from stats.table import UNKNOWN
-from tests.session_events import cache_failure, closed, engine_ready, opened, pass_started, pivot, probe, trunks_done
+from tests.helpers.session_events import (
+    cache_failure,
+    closed,
+    engine_ready,
+    opened,
+    pass_started,
+    pivot,
+    probe,
+    trunks_done,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sessions.campaign import CampaignState
+    from sessions.state.campaign import CampaignState
 
 SPEC = CampaignSpec()
 FAILED = CacheProof(state="failed", proof="counts", hit_tokens=144, reason="96 of 144 tokens cached")

@@ -11,16 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sessions.disk.folder import RunInfo, held, lock, start_time
+from sessions.disk.journal import Journal
+from sessions.disk.store import STARTING_SECONDS, SessionFolder, Store, check_name, home
+from sessions.disk.summary import load
 from sessions.errors import RefeedError
 from sessions.events import AnyEvent, Ended, EndState, Opened, Paused, Resumed
-from sessions.journal import Journal
-from sessions.locks import held, lock
-from sessions.printable import printable
-from sessions.run import RunInfo, start_time
 from sessions.spec import CampaignSpec, register
-from sessions.store import STARTING_SECONDS, SessionFolder, Store, check_name, home
-from sessions.summary import load
-from tests.session_events import engine_ready, opened
+from sessions.text import printable
+from tests.helpers.session_events import engine_ready, opened
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -196,7 +195,7 @@ def test_a_second_holder_of_the_lock_is_refused(store: Store) -> None:
     folder = make(store)
     assert not held(folder.lock_path)
     code = (
-        "import sys, pathlib, sessions.locks as l\n"
+        "import sys, pathlib, sessions.disk.folder as l\n"
         "with l.lock(pathlib.Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(
@@ -273,7 +272,7 @@ def test_listing_needs_no_heavy_import(store: Store) -> None:
     make(store, events=(opened(), ended()))
     code = (
         "import sys, pathlib\n"
-        "from sessions.store import Store\n"
+        "from sessions.disk.store import Store\n"
         "folder = Store(pathlib.Path(sys.argv[1])).newest()\n"
         "assert folder.state() == 'finished' and folder.spec().problems == 3 and folder.summary().events == 2\n"
         "heavy = {'numpy', 'scipy', 'torch', 'textual', 'rich', 'click', 'plotext', 'stats', 'vllm'}\n"

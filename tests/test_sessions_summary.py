@@ -5,14 +5,13 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from sessions import summary as module
+from sessions.disk import summary as module
+from sessions.disk.evidence import Tally, tally
+from sessions.disk.journal import Follower, Journal
+from sessions.disk.summary import Summary, load, refresh
 from sessions.errors import RefeedError
 from sessions.events import CacheProof, Ended
-from sessions.evidence import Tally, tally
-from sessions.journal import Journal
-from sessions.reading import Follower
-from sessions.summary import Summary, load, refresh
-from tests.session_events import closed, engine_ready, opened, pivot
+from tests.helpers.session_events import closed, engine_ready, opened, pivot
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sessions import texts as module
+from sessions.disk import texts as module
+from sessions.disk.texts import probe_of, read, write
 from sessions.errors import RefeedError
-from sessions.texts import probe_of, read, write
-from tests.session_texts import example
+from tests.helpers.session_texts import example
 
 if TYPE_CHECKING:
     from pathlib import Path

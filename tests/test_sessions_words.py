@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sessions.words import e_value, interval, least, moment, nats, ordinal, p_value, percent, points, rough
+from sessions.numbers import e_value, interval, least, moment, nats, ordinal, p_value, percent, points, rough
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from stats.clustered import pooled, problem_mean
 from stats.contrast import contrast
-from stats.special import t_quantile
+from stats.distributions import t_quantile
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

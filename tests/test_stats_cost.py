@@ -7,14 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.published import published_folder
+from tests.helpers.published import published_folder
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 REPORT = """
 import sys
-from tests.published import pooled_main
-import stats.report, stats.planning, stats.difference, stats.joint, stats.live
+from tests.helpers.published import pooled_main
+import stats.report, stats.planning, stats.contrast, stats.joint, stats.live
 assert not [name for name in sys.modules if name.startswith("scipy")], "importing must not load scipy"
 table = pooled_main()
 stats.report.as_dict(stats.report.report(table))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from stats.disagreement import disagreement, eligibility, problem_counts
 from stats.joint import joint
 from stats.table import EXACT2, REFEED
-from tests.tables import table
+from tests.helpers.tables import table
 
 NETS = st.lists(st.tuples(*[st.integers(-8, 8)] * 3), max_size=60)
 

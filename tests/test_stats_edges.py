@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from sessions.report.as_json import as_dict
 from stats.cache import CacheTally
-from stats.report import as_dict, report
-from tests.tables import counted, table
+from stats.report import report
+from tests.helpers.tables import counted, table
 
 if TYPE_CHECKING:
     from stats.table import PivotTable

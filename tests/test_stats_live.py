@@ -14,8 +14,8 @@ from stats.live import Live, live, tallies, tally
 from stats.rates import clustered_rate
 from stats.report import report
 from stats.sequential import monitor
-from tests.published import pooled_main
-from tests.tables import table
+from tests.helpers.published import pooled_main
+from tests.helpers.tables import table
 
 NET = st.tuples(*[st.integers(-4, 4)] * 3)
 PROBLEMS = st.lists(st.lists(NET, max_size=8), max_size=10)

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from stats.clustered import pooled
+from stats.contrast import difference
 from stats.decision import Decision, Verdict, decide, doubt, unsettled
-from stats.difference import difference
 from stats.disagreement import problem_counts
 from stats.margin import margin
 from stats.paired import bias, mcnemar
-from tests.published import load, pooled_main
-from tests.tables import counted, table
+from tests.helpers.published import load, pooled_main
+from tests.helpers.tables import counted, table
 
 
 def test_mcnemar_reproduces_a_textbook_example() -> None:

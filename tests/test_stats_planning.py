@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from stats.planning import Needed, Plan, ProcedurePlan, plan, without_peek
-from tests.published import load, pooled_main
-from tests.tables import counted, first, table
+from tests.helpers.published import load, pooled_main
+from tests.helpers.tables import counted, first, table
 
 
 def by_name(found: Plan) -> dict[str, ProcedurePlan]:

@@ -9,8 +9,8 @@ import pytest
 
 from stats.pool import Dropped, pool
 from stats.table import PivotTable
-from tests.published import load, pooled_main
-from tests.tables import table
+from tests.helpers.published import load, pooled_main
+from tests.helpers.tables import table
 
 
 def test_pooling_keeps_argument_order() -> None:

@@ -7,8 +7,8 @@ import pytest
 
 from stats.probes import ecdf, probes
 from stats.table import REFEED_PROBE, REPLICA_PROBE
-from tests.published import load, pooled_main
-from tests.tables import table
+from tests.helpers.published import load, pooled_main
+from tests.helpers.tables import table
 
 
 def test_published_order_statistics_by_hand() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from stats.report import Report, report
-from tests.published import load, pooled_main
+from tests.helpers.published import load, pooled_main
 
 if TYPE_CHECKING:
     from stats.disagreement import Comparison

@@ -8,7 +8,7 @@ from stats.disagreement import problem_counts
 from stats.rates import nothing_seen
 from stats.report import Report, SequentialReport, report
 from stats.sequential import Monitor, monitor
-from tests.published import load, pooled_main
+from tests.helpers.published import load, pooled_main
 
 
 @pytest.fixture(scope="module")

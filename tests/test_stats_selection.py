@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from stats.selection import as_threshold, critical, overlap_counts, selection
 from stats.table import EXACT2, REFEED
-from tests.tables import table
+from tests.helpers.tables import table
 
 
 def test_a_threshold_that_floats_miss() -> None:

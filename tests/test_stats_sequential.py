@@ -17,7 +17,7 @@ from benchmarks.peeking_size import peeking_sizes, published_x
 from stats.confidence import betting_path, lower_bound, plain_t_path, symmetry_path, t_path
 from stats.disagreement import problem_counts
 from stats.sequential import Monitor, monitor
-from tests.published import pooled_main
+from tests.helpers.published import pooled_main
 
 PROBLEMS = st.lists(st.tuples(st.integers(0, 40), st.integers(-40, 40)), max_size=40).map(
     lambda drawn: [(max(-n, min(n, d)), n) for n, d in drawn]

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from sessions.report.as_json import as_dict
 from stats.cache import CacheTally
-from stats.report import as_dict, report
-from tests.published import load, pooled_main
-from tests.tables import counted, table
+from stats.report import report
+from tests.helpers.published import load, pooled_main
+from tests.helpers.tables import counted, table
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from stats.table import PivotTable
-from tests.tables import table
+from tests.helpers.tables import table
 
 GOOD = table([[(1, 1, 0), (1, 0, 1)], [(0, 0, 0)]])
 COLUMNS = [field.name for field in fields(PivotTable) if field.name not in {"problems", "group"}]

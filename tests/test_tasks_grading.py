@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from engine.tasks import quantities
 from engine.tasks.grading import extract, grade
 from sessions.errors import RefeedError
-from tests.shared import shared_path
+from tests.helpers.shared import shared_path
 
 HARD = [
     # text, gold, right under "solution", right under "published" where the whole text is the continuation

@@ -13,8 +13,8 @@ import pytest
 from engine.tasks.registry import open_task
 from engine.tasks.task import INSTRUCTION, Problem, user_message
 from sessions.errors import RefeedError
-from tests.hub_server import asked_by_this_process
-from tests.shared import shared_path
+from tests.helpers.hub_server import asked_by_this_process
+from tests.helpers.shared import shared_path
 
 
 def _write(path: Path, *lines: str) -> Path:

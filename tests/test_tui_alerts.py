@@ -8,19 +8,19 @@ import msgspec
 
 from sessions.events import Ended, Notice
 from sessions.spec import CampaignSpec
-from sessions.state import new_state
-from tests.session_events import cache_failure
-from tests.tui_journals import Script
-from tests.tui_pilot import living, opened, screen_text, when
-from tui.alerts import alert, crossed, notification
-from tui.app import RefeedApp
+from sessions.state.fold import new_state
+from tests.helpers.session_events import cache_failure
+from tests.helpers.tui_journals import Script
+from tests.helpers.tui_pilot import living, opened, screen_text, when
+from tui.dashboard.app import RefeedApp
+from tui.dashboard.terminal import alert, crossed, notification
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import pytest
 
-    from sessions.campaign import CampaignState
+    from sessions.state.campaign import CampaignState
     from stats.sequential import StopRule
 
 FAILURE = msgspec.structs.replace(cache_failure(3, policy="record"), reason="evicted \x1b]9;evil\x07")

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sessions.run import RunInfo
-from sessions.store import FRESH_SECONDS
-from tests.tui_journals import Script
-from tests.tui_pilot import living, opened, screen_text
-from tui.app import parting_words
-from tui.follow import PlainFollower
-from tui.worker import Worker
+from sessions.disk.folder import RunInfo
+from sessions.disk.store import FRESH_SECONDS
+from tests.helpers.tui_journals import Script
+from tests.helpers.tui_pilot import living, opened, screen_text
+from tui.dashboard.app import parting_words
+from tui.viewer.plain import PlainFollower
+from tui.viewer.session import Worker
 
 if TYPE_CHECKING:
     from pathlib import Path

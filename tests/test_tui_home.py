@@ -11,20 +11,20 @@ from textual.binding import Binding
 from textual.widgets import Input
 
 from sessions.errors import RefeedError
-from tests.tui_journals import Script, imported
-from tests.tui_pilot import living, opened, screen_text, until, when
+from tests.helpers.tui_journals import Script, imported
+from tests.helpers.tui_pilot import living, opened, screen_text, until, when
 from tui.commands.list import describe
-from tui.draft import NAMES, Draft
-from tui.screens.home import HomeScreen
-from tui.screens.new import NewScreen
-from tui.views.help import HOME_KEYS
-from tui.widgets.lines import ScrollLines
-from tui.widgets.table import LineTable
+from tui.dashboard.screens.dialogs import HOME_KEYS
+from tui.dashboard.screens.home import HomeScreen
+from tui.dashboard.screens.new import NewScreen
+from tui.dashboard.widgets.lines import ScrollLines
+from tui.dashboard.widgets.table import LineTable
+from tui.setup.draft import NAMES, Draft
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sessions.store import SessionFolder
+    from sessions.disk.store import SessionFolder
     from tui.commands.list import Entry
 
 
@@ -76,8 +76,8 @@ async def test_a_look_that_takes_long_is_not_begun_again(home: Path, monkeypatch
         seen.wait(10)
         return describe(folder)
 
-    monkeypatch.setattr("tui.screens.home.describe", slowly)
-    monkeypatch.setattr("tui.screens.home.LOOK_EVERY", 0.05)
+    monkeypatch.setattr("tui.dashboard.screens.home.describe", slowly)
+    monkeypatch.setattr("tui.dashboard.screens.home.LOOK_EVERY", 0.05)
     async with opened(None, (120, 40), "home") as (app, pilot):
         await when(pilot, lambda: looks != [], lambda: screen_text(app))
         await pilot.pause(0.5)

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from sessions.disk.hooks import kept
+from sessions.disk.store import Store
 from sessions.errors import RefeedError
-from sessions.onevent import kept
 from sessions.spec import CampaignSpec, register
-from sessions.store import Store
-from tui import launching
-from tui.draft import Draft
-from tui.launching import create, teller
+from tui.setup import launching
+from tui.setup.draft import Draft
+from tui.setup.launching import create, teller
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sessions.events import Ended, Notice, Opened, Paused
-from tests.tui_journals import Script, imported
-from tests.tui_pilot import living, opened, screen_text, settle, until, when
-from tui.app import parting_words
-from tui.views.glyphs import UNICODE
-from tui.views.header import header
-from tui.views.progress import progress
-from tui.widgets.plot import Plot
+from tests.helpers.tui_journals import Script, imported
+from tests.helpers.tui_pilot import living, opened, screen_text, settle, until, when
+from tui.dashboard.app import parting_words
+from tui.dashboard.panels.header import header
+from tui.dashboard.panels.stage import progress
+from tui.dashboard.style import UNICODE
+from tui.dashboard.widgets.plot import Plot
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from textual.pilot import Pilot
 
-    from tui.app import RefeedApp
-    from tui.widgets.ink import Line
+    from tui.dashboard.app import RefeedApp
+    from tui.dashboard.style import Line
 
 
 def words(line: Line) -> str:

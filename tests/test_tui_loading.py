@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sessions.events import Ended, Notice, Opened
-from tests.tui_journals import Script
-from tests.tui_pilot import living, opened, screen_text
+from tests.helpers.tui_journals import Script
+from tests.helpers.tui_pilot import living, opened, screen_text
 
 if TYPE_CHECKING:
     from pathlib import Path

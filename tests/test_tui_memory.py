@@ -5,13 +5,13 @@ from __future__ import annotations
 import gc
 from typing import TYPE_CHECKING
 
-from sessions.campaign import CampaignState
-from tests.tui_journals import Script
-from tests.tui_pilot import living, opened, settle
-from tui.screens.campaign import CampaignScreen
-from tui.screens.home import HomeScreen
-from tui.screens.inspector import InspectorScreen
-from tui.screens.replay import ReplayScreen
+from sessions.state.campaign import CampaignState
+from tests.helpers.tui_journals import Script
+from tests.helpers.tui_pilot import living, opened, settle
+from tui.dashboard.screens.campaign import CampaignScreen
+from tui.dashboard.screens.home import HomeScreen
+from tui.dashboard.screens.inspector import InspectorScreen
+from tui.dashboard.screens.replay import ReplayScreen
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pytest
     from textual.pilot import Pilot
 
-    from tui.app import RefeedApp
+    from tui.dashboard.app import RefeedApp
 
 
 def campaigns() -> list[CampaignState]:

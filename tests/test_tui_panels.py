@@ -8,20 +8,20 @@ import pytest
 from textual.events import Paste
 from textual.widgets import Input
 
-from tests.tui_journals import Script, imported
-from tests.tui_pilot import living, opened, screen_text, settle, when
-from tui.screens.campaign import CampaignScreen
-from tui.screens.inspector import InspectorScreen
-from tui.screens.pivots import PivotsPane
-from tui.views.help import KEYS
-from tui.widgets.lines import ScrollLines
+from tests.helpers.tui_journals import Script, imported
+from tests.helpers.tui_pilot import living, opened, screen_text, settle, when
+from tui.dashboard.panels.pivots import PivotsPane
+from tui.dashboard.screens.campaign import CampaignScreen
+from tui.dashboard.screens.dialogs import KEYS
+from tui.dashboard.screens.inspector import InspectorScreen
+from tui.dashboard.widgets.lines import ScrollLines
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from textual.pilot import Pilot
 
-    from tui.app import RefeedApp
+    from tui.dashboard.app import RefeedApp
 
 
 def measured(home: Path, problems: int = 4) -> Script:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sessions.events import Ended, Opened, Paused, ProblemClosed
-from tests.tui_journals import Script, imported
-from tests.tui_pilot import opened, screen_text, settle, until
-from tui.feed import Tape
-from tui.screens.replay import ReplayScreen
+from tests.helpers.tui_journals import Script, imported
+from tests.helpers.tui_pilot import opened, screen_text, settle, until
+from tui.dashboard.screens.replay import ReplayScreen
+from tui.viewer.feed import Tape
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from textual.pilot import Pilot
 
     from sessions.events import AnyEvent
-    from tui.app import RefeedApp
+    from tui.dashboard.app import RefeedApp
 
 
 def recorded(home: Path, problems: int = 10, *, fails: bool = False) -> Script:

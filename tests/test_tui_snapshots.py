@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.tui_journals import Script
-from tests.tui_pilot import living, settle, until
-from tui import watched
-from tui.app import RefeedApp
+from tests.helpers.tui_journals import Script
+from tests.helpers.tui_pilot import living, settle, until
+from tui.dashboard.app import RefeedApp
+from tui.viewer import session as watched
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator

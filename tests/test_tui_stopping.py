@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sessions.events import Ended
-from tests.tui_journals import Script
-from tests.tui_pilot import opened, screen_text, settle
-from tui.stopping import at_planned_end
-from tui.watched import Watched
-from tui.widgets.lines import Lines
-from tui.widgets.plot import Plot
+from tests.helpers.tui_journals import Script
+from tests.helpers.tui_pilot import opened, screen_text, settle
+from tui.dashboard.widgets.lines import Lines
+from tui.dashboard.widgets.plot import Plot
+from tui.viewer.session import Watched, at_planned_end
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sessions.campaign import CampaignState
+    from sessions.state.campaign import CampaignState
     from stats.sequential import StopRule
 
 SMALL = (1,) * 12
@@ -99,7 +98,7 @@ async def test_a_replay_jumps_to_the_crossing_of_the_registered_rule(tmp_path: P
 
 def folded(script: Script) -> CampaignState:
     """The state of a script's journal."""
-    from sessions.reading import read  # noqa: PLC0415
+    from sessions.disk.journal import read  # noqa: PLC0415
 
     watched = Watched.of(script.folder, "attach")
     watched.take(list(read(script.folder.journal_path, watched.registration.digest)))

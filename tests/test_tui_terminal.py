@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sessions.store import Store
-from tests.tui_journals import Script
+from sessions.disk.store import Store
+from tests.helpers.tui_journals import Script
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -102,8 +102,8 @@ def refeed(*words: str) -> str:
 def attached(folder: Path) -> list[str]:
     """A dashboard on a session, as a command."""
     code = (
-        "import sys; from pathlib import Path; from sessions.store import SessionFolder; "
-        "from tui.app import run_dashboard; "
+        "import sys; from pathlib import Path; from sessions.disk.store import SessionFolder; "
+        "from tui.dashboard.app import run_dashboard; "
         f"sys.exit(run_dashboard(SessionFolder(Path({str(folder)!r})), mode='attach'))"
     )
     return [sys.executable, "-c", code]

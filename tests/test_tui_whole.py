@@ -6,23 +6,23 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.tui_journals import Script
-from tests.tui_pilot import opened, screen_text, settle, until
-from tui.draft import NAMES
-from tui.screens.home import HomeScreen
-from tui.screens.new import NewScreen
-from tui.views.recent import recent, recent_title
-from tui.watched import Watched
-from tui.widgets.lines import Lines
-from tui.widgets.plot import Plot
-from tui.widgets.table import LineTable
+from tests.helpers.tui_journals import Script
+from tests.helpers.tui_pilot import opened, screen_text, settle, until
+from tui.dashboard.panels.live import recent, recent_title
+from tui.dashboard.screens.home import HomeScreen
+from tui.dashboard.screens.new import NewScreen
+from tui.dashboard.widgets.lines import Lines
+from tui.dashboard.widgets.plot import Plot
+from tui.dashboard.widgets.table import LineTable
+from tui.setup.draft import NAMES
+from tui.viewer.session import Watched
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from textual.pilot import Pilot
 
-    from tui.app import RefeedApp
+    from tui.dashboard.app import RefeedApp
 
 
 async def panel(app: RefeedApp, pilot: Pilot[int], key: str) -> str:

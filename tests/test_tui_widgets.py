@@ -10,12 +10,10 @@ import pytest
 from textual.app import App
 from textual.filter import Monochrome, NoColor
 
-from tests.tui_journals import Script
-from tests.tui_pilot import opened, screen_text
-from tui.themes import THEMES
-from tui.views.glyphs import wants_ascii
-from tui.widgets.ink import DARK, INKS, LIGHT
-from tui.widgets.plot import Figure, Level, Plot, Series, drawn
+from tests.helpers.tui_journals import Script
+from tests.helpers.tui_pilot import opened, screen_text
+from tui.dashboard.style import DARK, INKS, LIGHT, THEMES, wants_ascii
+from tui.dashboard.widgets.plot import Figure, Level, Plot, Series, drawn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
 
     from textual.app import ComposeResult
 
-    from tui.widgets.ink import Span
+    from tui.dashboard.style import Span
 
 
 def text(rows: Sequence[Sequence[Span]]) -> list[str]:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from engine.passes import PASSES, Cut, check_first_token, plan_pass
-from engine.pivots import PivotRule, Site, expected_hit, select
-from tests.embedded_checkpoints import EOS, SPECIAL, VOCAB, Recorder, prompt_of, request
-from tests.vllm_engines import BLOCK, checkpoint, spec_of, started
+from engine.protocol.passes import PASSES, Cut, check_first_token, plan_pass
+from engine.protocol.pivots import PivotRule, Site, expected_hit, select
+from tests.helpers.embedded_checkpoints import EOS, SPECIAL, VOCAB, Recorder, prompt_of, request
+from tests.helpers.vllm_engines import BLOCK, checkpoint, spec_of, started
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

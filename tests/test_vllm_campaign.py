@@ -14,22 +14,22 @@ import pytest
 from engine.backends.load import load
 from engine.backends.vllm.environment import MULTIPROCESS
 from engine.registration import resolve
-from engine.supervisor import launch, log_tail, send
+from engine.worker.supervisor import launch, log_tail, send
+from sessions.disk.journal import verify
+from sessions.disk.store import Store
 from sessions.events import CacheFailure, Ended, EngineReady, Notice, PassEnded, Pivot, ProblemClosed
-from sessions.reading import verify
-from sessions.recount import recount
 from sessions.spec import BUNDLED_MODEL, register
-from sessions.store import Store
-from tests.campaigns import SMALL, Faulty, conduct
-from tests.processes import gone, kill_all, processes_of
-from tests.workers import events_of, wait_for
+from sessions.state.recount import recount
+from tests.helpers.campaigns import SMALL, Faulty, conduct
+from tests.helpers.processes import gone, kill_all, processes_of
+from tests.helpers.workers import events_of, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from engine.backend import Backend, FirstToken
+    from sessions.disk.store import SessionFolder
     from sessions.spec import CampaignSpec
-    from sessions.store import SessionFolder
 
 pytestmark = [pytest.mark.vllm, pytest.mark.filterwarnings("default")]
 

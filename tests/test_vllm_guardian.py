@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from engine.run import UNGUARDED
-from engine.supervisor import launch
 from engine.tasks.registry import open_task
+from engine.worker.lifecycle import UNGUARDED
+from engine.worker.supervisor import launch
+from sessions.disk.store import Store
 from sessions.events import Ended, Notice
 from sessions.spec import CampaignSpec, register
-from sessions.store import Store
-from tests.cli_sessions import REPO
-from tests.processes import gone
-from tests.workers import events_of
+from tests.helpers.cli_sessions import REPO
+from tests.helpers.processes import gone
+from tests.helpers.workers import events_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sessions.store import SessionFolder
+    from sessions.disk.store import SessionFolder
 
 pytestmark = [pytest.mark.vllm, pytest.mark.filterwarnings("default")]
 

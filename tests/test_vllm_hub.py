@@ -13,20 +13,20 @@ import pytest
 
 from engine.backends.load import BUNDLED_PATH
 from engine.registration import resolve
-from engine.supervisor import launch, log_tail, send
+from engine.worker.supervisor import launch, log_tail, send
+from sessions.disk.store import Store
 from sessions.events import EngineReady, Notice, ProblemClosed
 from sessions.spec import register
-from sessions.store import Store
-from tests.campaigns import SMALL
-from tests.hub_server import running
-from tests.workers import events_of, wait_for
+from tests.helpers.campaigns import SMALL
+from tests.helpers.hub_server import running
+from tests.helpers.workers import events_of, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from sessions.disk.store import SessionFolder
     from sessions.events import AnyEvent
-    from sessions.store import SessionFolder
-    from tests.hub_server import Hub
+    from tests.helpers.hub_server import Hub
 
 pytestmark = [pytest.mark.vllm, pytest.mark.filterwarnings("default")]
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from engine.pivots import expected_hit
+from engine.protocol.pivots import expected_hit
 from sessions.errors import RefeedError
-from tests.embedded_checkpoints import Recorder, prompt_of, request
-from tests.vllm_engines import BLOCK, checkpoint, started
+from tests.helpers.embedded_checkpoints import Recorder, prompt_of, request
+from tests.helpers.vllm_engines import BLOCK, checkpoint, started
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

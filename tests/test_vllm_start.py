@@ -11,10 +11,11 @@ import pytest
 
 from engine.backends.vllm import compat
 from sessions.errors import RefeedError
-from tests.cli_sessions import REPO
-from tests.embedded_checkpoints import QWEN2
-from tests.vllm_engines import SHAPE, checkpoint, spec_of, started
-from tui import cli, doctor, errors
+from tests.helpers.cli_sessions import REPO
+from tests.helpers.embedded_checkpoints import QWEN2
+from tests.helpers.vllm_engines import SHAPE, checkpoint, spec_of, started
+from tui import cli, errors
+from tui.commands import machine as doctor
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,7 +35,7 @@ def refused(model: Path | str, **changes: object) -> RefeedError:
 def test_batch_invariance_on_a_cpu_is_refused_before_loading(tmp_path: Path) -> None:
     """The folder holds no model: had weights been looked for, the error would be another."""
     code = (
-        "import sys; from pathlib import Path; from tests.vllm_engines import started\n"
+        "import sys; from pathlib import Path; from tests.helpers.vllm_engines import started\n"
         "with started(Path(sys.argv[1]), batch_invariant=True): pass"
     )
     command = [sys.executable, "-c", code, str(tmp_path)]

@@ -141,10 +141,10 @@ def cli(ctx: click.Context) -> int | None:
     if ctx.invoked_subcommand is not None:
         return None
     if sys.stdin.isatty() and sys.stdout.isatty():
-        from tui.watch import has_dashboard  # noqa: PLC0415 - `--help` need not load it
+        from tui.commands.display import has_dashboard  # noqa: PLC0415 - `--help` need not load it
 
         if has_dashboard(plain=False):
-            from tui.app import run_dashboard  # noqa: PLC0415 - textual costs 220 ms
+            from tui.dashboard.app import run_dashboard  # noqa: PLC0415 - textual costs 220 ms
 
             return run_dashboard(None, mode="home")
     click.echo(ctx.get_help())

@@ -9,25 +9,25 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.bench import Bench
-from engine.campaign import run
-from engine.control import Control
-from engine.limits import Limits
+from engine.protocol.campaign import run
+from engine.protocol.context import Bench
+from engine.protocol.control import Control
+from engine.protocol.limits import Limits
 from engine.tasks.registry import open_task
+from sessions.disk.journal import Journal
+from sessions.disk.store import Store
 from sessions.events import CacheFailure, Opened, PassEnded, Pivot, ProblemClosed, TrunksDone
-from sessions.journal import Journal
 from sessions.spec import register
-from sessions.state import fold, new_state
-from sessions.store import Store
+from sessions.state.fold import fold, new_state
 from stats.report import report
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from engine.backend import Backend, Completion, EngineInfo, FirstToken, Request, StepStats, Watcher
-    from sessions.campaign import CampaignState
     from sessions.events import AnyEvent
     from sessions.spec import CampaignSpec
+    from sessions.state.campaign import CampaignState
 
 
 SLOW: float = 0.15

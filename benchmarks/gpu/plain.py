@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from engine.backends.vllm.sampling import token_logprobs
-from engine.passes import PASSES, Cut, plan_pass
-from engine.pivots import PivotRule, select
-from engine.seeds import request_seed
+from engine.protocol.passes import PASSES, Cut, plan_pass
+from engine.protocol.pivots import PivotRule, select
+from engine.protocol.seeds import request_seed
 from engine.tasks.task import user_message
 
 if TYPE_CHECKING:

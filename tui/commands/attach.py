@@ -9,7 +9,7 @@ import click
 from tui.commands.base import Command, ascii_option, plain_option, refresh_option, session_argument
 
 if TYPE_CHECKING:
-    from tui.watch import Refresh
+    from tui.commands.display import Refresh
 
 
 @click.command(
@@ -27,8 +27,8 @@ def attach_command(session: str | None, plain: bool, refresh: Refresh, ascii_onl
     Off a terminal: its progress in lines, then its report, and the campaign's exit code. Leaving, or Ctrl-C, leaves the
     campaign alone.
     """
-    from sessions.store import Store  # noqa: PLC0415 - `--help` need not load it
-    from tui.watch import watch  # noqa: PLC0415 - numpy comes with it
+    from sessions.disk.store import Store  # noqa: PLC0415 - `--help` need not load it
+    from tui.commands.display import watch  # noqa: PLC0415 - numpy comes with it
 
     store = Store()
     folder = store.newest() if session is None else store.find(session)
@@ -50,7 +50,7 @@ def replay_command(session: str, speed: float | None, plain: bool, refresh: Refr
 
     In plain lines it does not wait unless --speed is given.
     """
-    from sessions.store import Store  # noqa: PLC0415 - `--help` need not load it
-    from tui.watch import replay  # noqa: PLC0415 - numpy comes with it
+    from sessions.disk.store import Store  # noqa: PLC0415 - `--help` need not load it
+    from tui.commands.display import replay  # noqa: PLC0415 - numpy comes with it
 
     return replay(Store().find(session), plain=plain, speed=speed, refresh=refresh, ascii_only=ascii_only)

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import click
 
+from sessions.disk.store import Store
 from sessions.errors import RefeedError
-from sessions.store import Store
 from tui import errors
 from tui.commands.base import Command, session_argument
 from tui.console import say
-from tui.launching import start
 from tui.plaintext import one_line
+from tui.setup.launching import start
 
 if TYPE_CHECKING:
-    from engine.supervisor import How
-    from sessions.onevent import Change
-    from sessions.store import SessionFolder
+    from engine.worker.supervisor import How
+    from sessions.disk.hooks import Change
+    from sessions.disk.store import SessionFolder
 
 Ask = Literal["abort", "pause", "resume"]
 
@@ -27,7 +27,7 @@ POLL: Final = 0.1
 
 
 def _send(folder: SessionFolder, what: Ask) -> None:
-    from engine.supervisor import send  # noqa: PLC0415 - `--help` need not load it
+    from engine.worker.supervisor import send  # noqa: PLC0415 - `--help` need not load it
 
     answer = send(folder, what)
     if not answer.ok:
@@ -116,19 +116,19 @@ def resume_command(session: str, past_stop: bool, allow_changed_engine: bool, on
             )
         _send(folder, "resume")
     else:
-        from engine.supervisor import How  # noqa: PLC0415 - `--help` need not load it
+        from engine.worker.supervisor import How  # noqa: PLC0415 - `--help` need not load it
 
         _continue(folder, How(past_stop=past_stop, allow_changed_engine=allow_changed_engine, change=change))
         say(f"session {folder.id}: going on; watch it with `refeed-tui attach {folder.id}`")
     if not plain:
         return errors.DONE
-    from tui.watch import watch  # noqa: PLC0415 - numpy comes with it
+    from tui.commands.display import watch  # noqa: PLC0415 - numpy comes with it
 
     return watch(folder, plain=True)
 
 
 def _change(folder: SessionFolder, command: str) -> Change:
-    from sessions.onevent import Change, OnEvent, require_in_home  # noqa: PLC0415 - only --on-event needs it
+    from sessions.disk.hooks import Change, OnEvent, require_in_home  # noqa: PLC0415 - only --on-event needs it
 
     if command:  # said now: its worker would come to it when minutes of weights are checked
         require_in_home(folder)

@@ -38,7 +38,7 @@ def command(
     """Look at everything a campaign needs from this machine; exit code 1 when something will fail."""
     if revision is not None and model is None:
         raise click.UsageError("--revision needs --model")
-    from tui.doctor import examine  # noqa: PLC0415 - it looks at every package; `--help` need not
+    from tui.commands.machine import examine  # noqa: PLC0415 - it looks at every package; `--help` need not
 
     asked = {"attention_backend": attention_backend, "tensor_parallel": tensor_parallel}
     checks = examine(model, revision, {name: value for name, value in asked.items() if value is not None})

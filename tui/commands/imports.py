@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sessions.disk.store import Store
 from sessions.errors import RefeedError
-from sessions.store import Store
 from stats.words import count
 from tui.commands.base import Command, json_option
 from tui.console import say, say_json, warn
@@ -18,7 +18,7 @@ from tui.plaintext import one_line
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sessions.store import SessionFolder
+    from sessions.disk.store import SessionFolder
 
 
 @click.command(
@@ -40,7 +40,7 @@ def import_command(file: tuple[Path, ...], name: str | None, settings: tuple[str
     Fractions become counts again; a fraction that is no count is an error that names the record. What a file does not
     say stays absent, and the file's hash is recorded.
     """
-    from sessions.imports import import_file  # noqa: PLC0415 - `--help` need not load it
+    from sessions.exchange.imports import import_file  # noqa: PLC0415 - `--help` need not load it
 
     if name is not None and len(file) > 1:
         raise click.UsageError(f"--name names one session, but {len(file)} files were given")

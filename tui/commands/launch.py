@@ -8,24 +8,24 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from sessions.onevent import OnEvent
+from sessions.disk.hooks import OnEvent
+from sessions.numbers import rough
 from sessions.spec import CampaignSpec
-from sessions.words import rough
 from tui import errors
 from tui.commands.base import Command, ascii_option, json_option, plain_option, refresh_option
 from tui.console import say, say_json, warn
-from tui.launching import create, registered, start, teller
 from tui.plaintext import one_line
-from tui.spec_options import combine, options, to_toml
+from tui.setup.launching import create, registered, start, teller
+from tui.setup.options import combine, options, to_toml
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from engine.registration import Estimate
+    from sessions.disk.store import SessionFolder
     from sessions.spec import Registration
-    from sessions.store import SessionFolder
-    from tui.spec_options import Asked
-    from tui.watch import Refresh
+    from tui.commands.display import Refresh
+    from tui.setup.options import Asked
 
 
 class Launch(Command):
@@ -100,7 +100,7 @@ def command(
     if detach:
         _show_detached(folder, as_json=as_json)
         return errors.DONE
-    from tui.watch import watch  # noqa: PLC0415 - `--detach` and `--dry-run` watch nothing
+    from tui.commands.display import watch  # noqa: PLC0415 - `--detach` and `--dry-run` watch nothing
 
     return watch(folder, plain=plain, refresh=refresh, ascii_only=ascii_only)
 

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sessions.disk.store import Store
 from sessions.errors import RefeedError
-from sessions.store import Store
-from sessions.words import moment
+from sessions.numbers import moment
 from tui.commands.base import Command, json_option
 from tui.console import say, say_json
 from tui.plaintext import one_line
 
 if TYPE_CHECKING:
-    from sessions.store import SessionFolder
+    from sessions.disk.store import SessionFolder
 
 GAP = "  "
 INVARIANT = "*"

@@ -13,7 +13,7 @@ from sessions.spec import CampaignSpec
 from tui.commands.base import Command, json_option
 from tui.console import say, say_json
 from tui.plaintext import one_line
-from tui.spec_options import toml_value
+from tui.setup.options import toml_value
 
 NAMES: Final = 21
 WIDTH: Final = 80

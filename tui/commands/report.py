@@ -26,8 +26,8 @@ def command(session: tuple[str, ...], pool: bool, against: str | None, as_json: 
 
     Several sessions stand side by side, or count as one with --pool (the same settings but for the window of problems).
     """
-    from sessions.audited import Session, audit  # noqa: PLC0415 - numpy is loaded only for a session that exists
-    from sessions.store import Store  # noqa: PLC0415 - `--help` need not load it
+    from sessions.disk.store import Store  # noqa: PLC0415 - `--help` need not load it
+    from sessions.report.audit import Session, audit  # noqa: PLC0415 - numpy is loaded only for a session that exists
 
     store = Store()
     folders = [store.find(selector) for selector in session]
@@ -39,6 +39,6 @@ def command(session: tuple[str, ...], pool: bool, against: str | None, as_json: 
         say_json(entries[0] if len(entries) == 1 else {"reports": entries})
         return
     from tui.console import show  # noqa: PLC0415 - JSON needs no rich
-    from tui.report_text import render, side_by_side  # noqa: PLC0415 - the same
+    from tui.viewer.report_text import render, side_by_side  # noqa: PLC0415 - the same
 
     show(*(render(audits[0]) if len(audits) == 1 else side_by_side(audits)))

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from sessions.errors import RefeedError
-from sessions.printable import printable
+from sessions.text import printable
 from stats.words import count
 from tui.commands.base import Command, json_option, session_argument
 from tui.console import say, say_json, warn
-from tui.launching import teller
+from tui.setup.launching import teller
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from sessions.disk.journal import Verification
+    from sessions.disk.store import SessionFolder
     from sessions.events import AnyEvent
-    from sessions.reading import Verification
-    from sessions.recount import Recount
-    from sessions.store import SessionFolder
+    from sessions.state.recount import Recount
 
 SHOWN: Final = 5
 NAME_LIMIT: Final = 60
@@ -40,10 +40,10 @@ def command(session: str, as_json: bool) -> None:
 
     It detects corruption and careless edits, not forgery: who can write the files can write a new chain.
     """
-    from sessions.reading import read, verify  # noqa: PLC0415 - `--help` need not load it
-    from sessions.recount import recount  # noqa: PLC0415 - the same
-    from sessions.store import Store  # noqa: PLC0415 - the same
-    from sessions.summary import recheck  # noqa: PLC0415 - the same
+    from sessions.disk.journal import read, verify  # noqa: PLC0415 - `--help` need not load it
+    from sessions.disk.store import Store  # noqa: PLC0415 - the same
+    from sessions.disk.summary import recheck  # noqa: PLC0415 - the same
+    from sessions.state.recount import recount  # noqa: PLC0415 - the same
 
     folder = Store().find(session)
     registration = folder.registration()

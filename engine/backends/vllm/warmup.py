@@ -6,7 +6,7 @@ import random
 from typing import TYPE_CHECKING, Final
 
 from engine.backend import Request
-from engine.seeds import SEED_BITS
+from engine.protocol.seeds import SEED_BITS
 
 if TYPE_CHECKING:
     from engine.backend import EngineInfo, FirstToken, StepStats

@@ -1,0 +1,1 @@
+"""The process that runs a campaign: its life, who commands it, who watches it, whom it tells."""

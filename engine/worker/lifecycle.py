@@ -1,0 +1,347 @@
+"""One run on a session: its engine loads, the campaign goes on where it was, and the end is recorded in any case."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+import time
+import traceback
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NoReturn
+
+from engine.backends.load import load
+from engine.digests import open_inputs
+from engine.protocol.campaign import run as measure_all
+from engine.protocol.context import Bench
+from engine.protocol.limits import Limits
+from engine.registration import READING
+from engine.worker.guardian import guard
+from engine.worker.numerics import check_engine, engine_ready, keep_process_mode, pinned
+from sessions.errors import RefeedError
+from sessions.events import Ended, Notice, Paused, ProblemClosed, Resumed
+from sessions.state.fold import fold
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import ExitStack
+    from pathlib import Path
+
+    from engine.backend import Backend
+    from engine.digests import Inputs
+    from engine.protocol.control import Control, StopRequest
+    from engine.tasks.task import Task
+    from sessions.disk.files import Reserve
+    from sessions.disk.store import SessionFolder
+    from sessions.spec import CampaignSpec
+    from sessions.state.campaign import CampaignState
+
+    Hear = Callable[[str, float], None]
+    Leave = Callable[[StopRequest], None]
+    from collections.abc import Callable, Iterator
+
+    from engine.protocol.control import StopRequest
+    from engine.worker.hooks import Notifier
+    from sessions.disk.journal import Journal
+    from sessions.events import AnyEvent
+
+WARNING: Final = "warning: "
+UNGUARDED: Final = (
+    "this worker was started by hand and leads no session of its own: after kill -9 processes of its engine may stay "
+    "and hold the GPU; `resume` starts it so that none can"
+)
+FAILED: Final = 1
+# A stage of loading is told in so many steps at most: a download of minutes should be seen to move.
+LOADING_STEPS: Final = 100
+MAY_END_AT: Final = (READING, "downloading", "starting the engine core", "warming up")
+LONGEST_REASON: Final = 4_000
+IN_THE_LOG: Final = "worker.log has all of it"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Arguments of the worker.
+
+    Attributes:
+        folder: the session's folder.
+        ready_fd: pipe to the launcher; None when started by hand.
+        past_stop: continue past the sequential stop.
+        allow_changed_engine: continue although the numerics fingerprint changed.
+        change_on_stdin: whether standard input holds a change of the command that hears of events.
+    """
+
+    folder: Path
+    ready_fd: int | None
+    past_stop: bool
+    allow_changed_engine: bool
+    change_on_stdin: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run on a session, from its first event to its last.
+
+    Attributes:
+        options: of the worker.
+        session: its folder.
+        state: everything that is recorded.
+        control: what is asked of it.
+        recorder: where events go.
+        reserve: disk space for the last one.
+        loading: whether its engine loads.
+        inputs: data and weights, where they were checked before the run began; None where they still must be.
+    """
+
+    options: Options
+    session: SessionFolder
+    state: CampaignState
+    control: Control
+    recorder: Recorder
+    reserve: Reserve
+    loading: Loading
+    inputs: Inputs | None
+
+
+def start_deadline(limits: Limits, control: Control) -> threading.Timer | None:
+    """Stop the campaign when `max_hours` or `max_cost` is reached within a problem; None without a limit."""
+    left = limits.seconds_left()
+    if left is None:
+        return None
+    seconds, name = left
+    timer = threading.Timer(max(seconds, 0.0), control.stop, (f"{name} reached", "stopped", 0))
+    timer.daemon = True
+    timer.start()
+    return timer
+
+
+def hearer(recorder: Recorder, control: Control) -> Hear:
+    """Return what records the progress of loading, in steps that are worth a line, and raises where a stop may end it.
+
+    The stages of `MAY_END_AT` are told by our own code, not from within a library's call, which an error could harm.
+    """
+    told: set[tuple[str, int]] = set()
+
+    def hear(stage: str, fraction: float) -> None:
+        if control.stop_request is not None and stage.startswith(MAY_END_AT):
+            raise RefeedError("engine", f"stopped at {stage}", "`resume` goes on")
+        step = (stage, int(fraction * LOADING_STEPS))
+        if step in told:
+            return
+        told.add(step)
+        if stage.startswith(WARNING):
+            recorder.emit(Notice(kind="warning", text=stage.removeprefix(WARNING)))
+        else:
+            recorder.emit(Notice(kind="loading", text=stage, fraction=fraction))
+
+    return hear
+
+
+def start_engine(run: Run, spec: CampaignSpec) -> tuple[Backend, Task]:
+    """Check what was registered, load the backend, and record what it turned out to be.
+
+    Raises:
+        RefeedError: kind "task" or "engine": data or weights changed, a resumed session would continue on other
+            numerics, or the campaign is to stop and a stage begins at which it may.
+    """
+    recorder, state = run.recorder, run.state
+    hear = hearer(recorder, run.control)
+    if spec.engine == "vllm" and not guard():  # the embedded engine starts no process
+        recorder.emit(Notice(kind="warning", text=UNGUARDED))
+        run.loading.stay()
+    inputs = run.inputs or open_inputs(spec, hear)
+    began = time.monotonic()
+    keep_process_mode(state, os.environ)
+    backend = load(pinned(spec, state), hear)
+    ready = engine_ready(backend.info, time.monotonic() - began, state)
+    try:
+        inputs.require_still()
+        check_engine(ready, allow_changed=run.options.allow_changed_engine)
+        recorder.emit(ready)
+    except RefeedError:
+        backend.close()
+        raise
+    return backend, inputs.task
+
+
+def limits_of(options: Options, session: SessionFolder, state: CampaignState) -> Limits:
+    """The registered ends, with the time that earlier runs took."""
+    return Limits(
+        spec=session.spec(),
+        price_per_hour=session.registration().price_per_hour,
+        past_stop=options.past_stop,
+        earlier_seconds=state.seconds,
+        began=time.monotonic(),
+    )
+
+
+def campaign(run: Run, leave: Leave) -> Ended:
+    """Load the engine, run the campaign, and return how it ended."""
+    spec, state, recorder = run.session.spec(), run.state, run.recorder
+    limits = limits_of(run.options, run.session, state)
+    start_deadline(limits, run.control)
+    with run.loading.watched(recorder.alone, leave):
+        backend, task = start_engine(run, spec)
+    attempt = len(state.runs) - 1
+    bench = Bench(spec, backend, task, recorder.emit, run.control, attempt, limits, run.session.texts_path)
+    try:
+        return measure_all(bench, state)
+    finally:
+        with contextlib.suppress(RefeedError):  # the disk may be full, and that is said by whoever found out
+            recorder.emit(Notice(kind="closing", text="closing the engine"))
+        backend.close()
+
+
+def reason_of(said: str) -> str:
+    """An error's words for the journal; what is too long for a viewer's lines ends with where all of it is."""
+    return said if len(said) <= LONGEST_REASON else f"{said[:LONGEST_REASON]}... ({IN_THE_LOG})"
+
+
+def attended(run: Run, leave: Leave) -> int:
+    """Run the campaign and record its end, whatever it is; return the exit code.
+
+    Args:
+        run: what is run.
+        leave: as in `campaign`.
+
+    Raises:
+        RefeedError: kind "failed" when not even the end can be recorded.
+    """
+    try:
+        ended = campaign(run, leave)
+    except RefeedError as error:
+        run.reserve.release()
+        with contextlib.suppress(OSError):  # a stop that was asked for takes the error's place in the journal
+            traceback.print_exc()
+        asked = run.control.stop_request
+        ended = Ended(state="failed", exit_code=FAILED, reason=reason_of(str(error)))
+        if asked is not None:
+            ended = asked.end()
+    except BaseException as error:  # whatever it was, the journal must say how it ended
+        run.reserve.release()
+        traceback.print_exc()
+        reason = f"{reason_of(f'{type(error).__name__}: {error}')}; the traceback is in worker.log"
+        run.recorder.emit(Ended(state="failed", exit_code=FAILED, reason=reason))
+        raise
+    run.recorder.emit(ended)
+    return ended.exit_code
+
+
+def leave_now(run: Run, stack: ExitStack, asked: StopRequest) -> NoReturn:
+    """Record the end that was asked for, give back what others can see, and end the process, whatever it is doing."""
+    code = FAILED
+    try:
+        run.reserve.release()
+        sys.stderr.write(f"refeed-tui: {asked.reason}: the engine still loaded, and is left as it is\n")
+        run.recorder.emit(asked.end())
+        code = asked.exit_code
+        stack.close()
+    except (RefeedError, OSError):
+        with contextlib.suppress(OSError):
+            traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+GRACE_SECONDS: Final = 3.0
+LOOK_SECONDS: Final = 0.1
+NOTHING_LOST: Final = "nothing that is recorded is lost"
+# Also true of a resume that checks its weights: no engine is there then.
+AT_ONCE: Final = f"aborting: this run has measured nothing yet, and ends within {GRACE_SECONDS:.0f} s; {NOTHING_LOST}"
+AT_A_STAGE: Final = (
+    f"aborting at the next stage of loading, weights that are being read are read to their end; {NOTHING_LOST}"
+)
+IN_A_STEP: Final = f"aborting within one engine step; {NOTHING_LOST}"
+
+
+class Loading:
+    """Whether an engine loads, and the end of a worker that is to stop meanwhile."""
+
+    def __init__(self, control: Control, seconds: float = GRACE_SECONDS) -> None:
+        """Begin to load.
+
+        Args:
+            control: asked whether to stop.
+            seconds: that a stop may wait for the next stage.
+        """
+        self._control = control
+        self._seconds = seconds
+        self._over = threading.Event()
+        self._may_leave = True
+
+    def stay(self) -> None:
+        """Do not end the process at once: it has started others that nobody would end."""
+        self._may_leave = False
+
+    def abort_words(self) -> str:
+        """What an abort that is asked for now will do."""
+        if self._over.is_set():
+            return IN_A_STEP
+        return AT_ONCE if self._may_leave else AT_A_STAGE
+
+    @contextmanager
+    def watched(self, alone: threading.RLock, leave: Callable[[StopRequest], None]) -> Iterator[None]:
+        """Load in the block; its end is the end of loading.
+
+        Args:
+            alone: held while something is recorded; held for good when the process is left.
+            leave: records the end and ends the process; called in another thread, which holds `alone`.
+        """
+        thread = threading.Thread(target=self._watch, args=(alone, leave), name="loading", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            with alone:
+                self._over.set()
+
+    def _watch(self, alone: threading.RLock, leave: Callable[[StopRequest], None]) -> None:
+        while not self._over.wait(LOOK_SECONDS):
+            asked = self._control.stop_request
+            if asked is None:
+                continue
+            if self._over.wait(self._seconds):
+                return
+            with alone:
+                if self._may_leave and not self._over.is_set():
+                    leave(asked)
+            return
+
+
+class Recorder:
+    """Appends events to the journal and folds the stamped event into the state that the campaign reads.
+
+    Attributes:
+        alone: held while an event is recorded; whoever holds it records alone.
+    """
+
+    def __init__(self, journal: Journal, state: CampaignState, folder: SessionFolder, notifier: Notifier) -> None:
+        """Record into `journal`, `state` and the folder's summary, and let `notifier` hear of it."""
+        self._journal = journal
+        self._state = state
+        self._folder = folder
+        self._notifier = notifier
+        self.alone = threading.RLock()
+
+    def emit(self, event: AnyEvent) -> None:
+        """Append, fold, and refresh the summary that `list` reads where it would show a difference."""
+        with self.alone:
+            for wrong in self._notifier.complaints():
+                self._record(Notice(kind="on-event", text=wrong))
+            self._record(event)
+
+    def _record(self, event: AnyEvent) -> None:
+        stamped = self._journal.append(event)
+        fold(self._state, stamped)
+        if isinstance(stamped, ProblemClosed | Paused | Resumed | Ended):
+            self._folder.summary()
+        self._notifier.hear(stamped)
+
+    def finish(self) -> None:
+        """Wait until the end was told, and record what went wrong with that."""
+        self._notifier.close()
+        for wrong in self._notifier.complaints():
+            sys.stderr.write(f"{wrong}\n")
+            with contextlib.suppress(RefeedError):  # a full disk is no reason to end otherwise than recorded
+                self._record(Notice(kind="on-event", text=wrong))

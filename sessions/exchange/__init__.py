@@ -1,0 +1,1 @@
+"""What leaves and enters this machine: exports, imports, bundles."""

@@ -1,0 +1,1 @@
+"""What a journal says, folded: one fold for lists, reports and screens."""

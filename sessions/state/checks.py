@@ -1,0 +1,108 @@
+"""Cache checks of a campaign, counted: pivots with three ended passes, plus failures, which stay whatever follows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sessions.disk.journal import broken
+from sessions.state.columns import COUNTS, VERIFIED, PivotColumns
+from stats.cache import CacheTally
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from sessions.events import CacheFailure, Pivot
+
+
+class CacheChecks:
+    """Running count of cache checks.
+
+    A pivot that an interrupted attempt verified and a later attempt measures again is one check, so pivots are settled
+    when their problem closes. A failure is never taken back: a retry after one is a retry.
+
+    Attributes:
+        failed: why each failure is one, by (problem, attempt, rollout, position); rollout None, and the event's seq
+            for the position, where no single pivot is to blame.
+    """
+
+    def __init__(self, pivots: PivotColumns) -> None:
+        """Count over these pivots."""
+        self.failed: dict[tuple[int, int, int | None, int], str] = {}
+        self._pivots = pivots
+        self._ledger = 0
+        self._counts = 0
+        self._unknown = 0
+
+    def pivot_failed(self, pivot: Pivot) -> None:
+        """A pivot was recorded as failed; its CacheFailure, if there was one, is the same failure."""
+        key = (pivot.problem, pivot.attempt, pivot.rollout, pivot.position)
+        self.failed.setdefault(key, pivot.cache.reason)
+
+    def failure(self, event: CacheFailure) -> None:
+        """A request failed; several of one pivot are one failure."""
+        known = event.rollout is not None and event.position is not None
+        place = event.position if known and event.position is not None else event.seq
+        key = (event.problem, event.attempt, event.rollout if known else None, place)
+        self.failed.setdefault(key, event.reason)
+
+    def settle(self, rows: Iterable[int]) -> None:
+        """The problem of these pivots closed."""
+        ledger, counts, unknown = self._count(rows)
+        self._ledger += ledger
+        self._counts += counts
+        self._unknown += unknown
+
+    def tally(self, waiting: Iterable[int]) -> CacheTally:
+        """All checks so far.
+
+        Args:
+            waiting: rows of pivots whose problem has not closed.
+        """
+        ledger, counts, unknown = self._count(waiting)
+        ledger, counts = ledger + self._ledger, counts + self._counts
+        return CacheTally(
+            checked=ledger + counts + len(self.failed),
+            verified=ledger + counts,
+            not_instrumented=unknown + self._unknown,
+            ledger=ledger,
+            counts=counts,
+            failures=tuple(_sentence(*key, reason) for key, reason in self.failed.items()),
+        )
+
+    def _count(self, rows: Iterable[int]) -> tuple[int, int, int]:
+        """Of pivots that did not fail: verified by ledger, verified by counts, not instrumented."""
+        ledger = counts = unknown = 0
+        for row in rows:
+            if self._pivots.cell(row, "cache") != VERIFIED:
+                unknown += 1
+            elif self._pivots.cell(row, "proof") == COUNTS:
+                counts += 1
+            else:
+                ledger += 1
+        return ledger, counts, unknown
+
+
+def _sentence(problem: int, attempt: int, rollout: int | None, position: int, reason: str) -> str:
+    again = f", attempt {attempt + 1}" if attempt > 0 else ""  # people count from 1
+    where = f", rollout {rollout}, position {position}" if rollout is not None else ""
+    return f"problem {problem}{again}{where}: {reason or 'cache check failed'}"
+
+
+def require_consistent(event: Pivot, k: int) -> None:
+    """Pass when a pivot's numbers go with each other and with the spec.
+
+    Args:
+        event: as it stands in the journal.
+        k: registered continuations an arm.
+
+    Raises:
+        RefeedError: kind "integrity", naming the line and the numbers.
+    """
+    if event.k != k:
+        raise broken(event.seq + 1, f"says k = {event.k}, but {k} was registered")
+    for result in (event.exact1, event.exact2, event.refeed):
+        net, one, other = result.net, result.actual.correct, result.alternative.correct
+        if not -k <= net <= k:
+            raise broken(event.seq + 1, f"says net {net} of {k} continuations an arm")
+        if one is not None and other is not None and (max(one, other) > k or one - other != net):
+            raise broken(event.seq + 1, f"says net {net} with {one} and {other} of {k} right")

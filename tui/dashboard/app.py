@@ -1,0 +1,288 @@
+"""The dashboard: opens a session or the home screen, owns themes, signals, commands to workers and what `q` says."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Final, Literal
+
+from textual import work
+from textual.app import App
+from textual.binding import Binding
+from textual.scrollbar import ScrollBar, ScrollBarRender
+
+from sessions.errors import RefeedError
+from tui.dashboard import terminal as clipboard
+from tui.dashboard.screens import dialogs as help_view
+from tui.dashboard.screens.campaign import CampaignScreen
+from tui.dashboard.screens.dialogs import Ask, Confirm, Text
+from tui.dashboard.screens.replay import ReplayScreen
+from tui.dashboard.style import ASCII, DARK, LIGHT, THEMES, UNICODE, wants_ascii
+from tui.dashboard.terminal import end_for_sure, handle_signals, notification, watch_tty
+from tui.plaintext import one_line
+from tui.viewer.narrator import REASON_LIMIT, parting
+from tui.viewer.session import Watched, unseen
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from textual.app import SystemCommand
+    from textual.screen import Screen
+
+    from engine.worker.controlsocket import Command
+    from sessions.disk.store import SessionFolder
+    from tui.dashboard.style import Glyphs
+
+Mode = Literal["attach", "replay", "home"]
+
+SIGHUP: Final = 129
+
+
+class AsciiBars(ScrollBarRender):
+    """Scrollbars without partial blocks."""
+
+    VERTICAL_BARS: ClassVar[list[str]] = [" "] * 8
+    HORIZONTAL_BARS: ClassVar[list[str]] = [" "] * 8
+
+
+class RefeedApp(App[int]):
+    """The dashboard.
+
+    Attributes:
+        glyphs: marks that this terminal can show.
+        slow: whether everything runs at half rate, for bad links.
+        watched: the session on the bottom screen; None on the home screen.
+    """
+
+    CSS_PATH = Path(__file__).with_name("app.tcss")  # whichever module a subclass lives in
+    TITLE = "refeed-tui"
+    # Textual declares these as instance variables
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-medium"), (170, "-wide")]  # noqa: RUF012
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (34, "-tall"), (50, "-taller")]  # noqa: RUF012
+    BINDINGS: ClassVar = [
+        Binding("q,ctrl+c", "leave", "leave", priority=False),
+        Binding("question_mark", "help", "help"),
+        Binding("0", "home", "all sessions", show=False),
+    ]
+
+    def __init__(
+        self,
+        folder: SessionFolder | None,
+        *,
+        mode: Mode,
+        speed: float = 1.0,
+        ascii_only: bool | None = None,
+        slow: bool = False,
+    ) -> None:
+        """Prepare; nothing is read before it runs."""
+        super().__init__()
+        self.glyphs: Glyphs = ASCII if (wants_ascii() if ascii_only is None else ascii_only) else UNICODE
+        ScrollBar.renderer = AsciiBars if self.glyphs.ascii_only else ScrollBarRender
+        for theme in THEMES:
+            self.register_theme(theme)
+        self.set_reactive(App.theme, THEMES[0].name)  # before the first frame, which would else be styled twice
+        self.stylesheet.set_variables(self.get_css_variables())
+        self.slow = slow
+        self.mode = mode
+        self.speed = speed
+        self.folder = folder
+        self.watched: Watched | None = None
+        self._restore: Callable[[], None] | None = None
+        self._stop = threading.Event()
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        """Inks of the current theme, whichever it is."""
+        return DARK if self.current_theme.dark else LIGHT
+
+    def on_mount(self) -> None:
+        """Take over signals and open the first screen."""
+        if threading.current_thread() is threading.main_thread() and not self.is_headless:
+            import asyncio  # noqa: PLC0415  (the loop exists only now)
+
+            self._restore = handle_signals(asyncio.get_running_loop(), self._signalled)
+            watch_tty(self._hung_up, self._stop)
+        if self.folder is not None and self.mode != "home":
+            self.open(self.folder, self.mode, speed=self.speed)
+        else:
+            self.push_screen(_home())
+
+    def open(self, folder: SessionFolder, mode: Literal["attach", "replay"], *, speed: float = 1.0) -> None:
+        """Show a session.
+
+        Raises:
+            RefeedError: its spec cannot be read.
+        """
+        watched = Watched.of(folder, mode)
+        self.watched = watched
+        replay = mode == "replay"
+        self.push_screen(ReplayScreen(watched, speed=speed) if replay else CampaignScreen(watched))
+
+    def on_unmount(self) -> None:
+        """Give signals back."""
+        self._stop.set()
+        if self._restore is not None:
+            self._restore()
+
+    # Ends
+
+    def _signalled(self, code: int) -> None:
+        self.exit(code, return_code=code)
+
+    def _hung_up(self) -> None:
+        end_for_sure(SIGHUP)
+        self.call_from_thread(self._signalled, SIGHUP)
+
+    def action_leave(self) -> None:
+        """Leave; a running campaign goes on."""
+        self.exit(0)
+
+    def action_home(self) -> None:
+        """All sessions; the one that was watched goes on."""
+        if isinstance(self.screen, CampaignScreen):
+            if self.mode == "home":
+                self.pop_screen()
+            else:
+                self.mode = "home"
+                self.switch_screen(_home())
+
+    def _fatal_error(self) -> None:
+        """Close without printing; `run_dashboard` raises the error where the command reports it."""
+        self._close_messages_no_wait()
+
+    @property
+    def error(self) -> Exception | None:
+        """What broke the dashboard; None when nothing did."""
+        return self._exception
+
+    # Services for screens
+
+    def copy(self, text: str) -> None:
+        """Copy to the terminal's clipboard and to a file."""
+        self.copy_to_clipboard(text)
+        try:
+            path = clipboard.save(text)
+        except RefeedError as error:
+            self.notify(one_line(str(error)), severity="error", markup=False)
+        else:
+            self.notify(f"copied {len(text):,} characters; also in {one_line(str(path))}", markup=False)
+
+    def wake(self, text: str) -> None:
+        """Ring and notify the terminal, if there is something to say."""
+        if text and self._driver is not None and not self.is_headless:
+            self._driver.write(notification(text))
+
+    def ask(self, question: str, then: Callable[[str | None], None], value: str = "") -> None:
+        """Ask for a line of text."""
+        self.push_screen(Ask(question, value), then)
+
+    def confirm_abort(self, watched: Watched) -> None:
+        """Ask once before aborting, naming what is lost."""
+
+        def answered(yes: bool | None) -> None:
+            if yes:
+                self.command(watched, "abort")
+
+        self.push_screen(Confirm(help_view.abort_question(watched)), answered)
+
+    @work(thread=True, group="command")
+    def command(self, watched: Watched, name: Command) -> None:
+        """Send a command to the session's worker and say what it answered."""
+        from engine.worker.supervisor import send  # noqa: PLC0415  (only a command needs it)
+
+        try:
+            answer = send(watched.folder, name)
+        except RefeedError as error:
+            self.call_from_thread(self.notify, one_line(str(error)), severity="error", markup=False)
+        else:
+            severity: Literal["information", "warning"] = "information" if answer.ok else "warning"
+            text = one_line(answer.text) or f"{name}: taken"
+            self.call_from_thread(self.notify, text, severity=severity, markup=False)
+
+    def action_help(self) -> None:
+        """Show the keys."""
+        replay = self.watched is not None and self.watched.mode == "replay"
+        self.push_screen(Text(help_view.keys(replay=replay)))
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        """Commands of the palette."""
+        from textual.app import SystemCommand  # noqa: PLC0415  (only the palette needs it)
+
+        yield from super().get_system_commands(screen)
+        if isinstance(screen, CampaignScreen):
+            for number, title in enumerate(help_view.PANELS, start=1):
+
+                def show(number: int = number) -> None:
+                    screen.call_later(screen.action_panel, number)
+
+                yield SystemCommand(f"Panel {number}: {title}", f"Show {title.lower()}", show)
+            yield SystemCommand("Copy panel", "Copy this panel as text (OSC 52 and a file)", screen.action_copy)
+            yield SystemCommand("Abort campaign", "Ask, then stop the worker", screen.action_abort)
+
+
+def _home() -> Screen[None]:
+    from tui.dashboard.screens.home import HomeScreen  # noqa: PLC0415  (attaching need not wait for reports and exports)
+
+    return HomeScreen()
+
+
+def parting_words(watched: Watched) -> str:
+    """What the shell shows after the dashboard was left.
+
+    How to come back to a campaign that goes on; or how one ended whose end was watched.
+    """
+    session, state = watched.folder.id, watched.state
+    if watched.mode == "replay":
+        return ""
+    if watched.live and state.ended is None:
+        return "".join(f"{line}\n" for line in parting(session, paused=state.paused, host=watched.away))
+    if not watched.was_live:
+        return ""
+    if watched.away:
+        return f"session {session} is not seen any more: {unseen(watched.away)}.\n"
+    if state.ended is None:
+        return f"session {session} was interrupted: its worker died.\n  go on:      refeed-tui resume {session}\n"
+    report = f"  report:     refeed-tui report {session}\n" if state.measured else ""
+    return f"session {session} {state.ended.state}: {one_line(state.ended.reason, REASON_LIMIT)}\n{report}"
+
+
+def run_dashboard(
+    folder: SessionFolder | None,
+    *,
+    mode: Mode,
+    speed: float = 1.0,
+    ascii: bool | None = None,  # noqa: A002  (the option's name)
+    refresh: Literal["normal", "slow"] = "normal",
+) -> int:
+    """Run the dashboard until it is left. $REFEED_TUI_MOUSE = 0 leaves the mouse to the terminal.
+
+    Args:
+        folder: session to open; None for the home screen.
+        mode: attach to it, replay it, or the home screen.
+        speed: of a replay, recorded seconds a second.
+        ascii: draw with ASCII only; None decides by the terminal.
+        refresh: "slow" halves all rates.
+
+    Returns:
+        exit code: 128 + n after a signal; the run's own when its end was watched live; else 0.
+
+    Raises:
+        RefeedError: the session cannot be opened.
+        Exception: whatever broke the dashboard, for the command to report.
+    """
+    app = RefeedApp(folder, mode=mode, speed=speed, ascii_only=ascii, slow=refresh == "slow")
+    code = app.run(mouse=os.environ.get("REFEED_TUI_MOUSE", "1") != "0")
+    if app.error is not None:
+        raise app.error
+    if code is not None and code != 0:
+        return code
+    watched = app.watched
+    if watched is None:
+        return 0
+    words = parting_words(watched)
+    if words:
+        sys.stdout.write(words)
+    if watched.was_live and watched.state.ended is not None:
+        return watched.state.ended.exit_code
+    return 0

@@ -1,0 +1,1 @@
+"""Panels of a campaign: each with what it says."""

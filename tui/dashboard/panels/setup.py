@@ -1,0 +1,135 @@
+"""What was registered, and whatever departed from it."""
+
+from __future__ import annotations
+
+import textwrap
+import time
+from typing import TYPE_CHECKING, Final
+
+from sessions.numbers import clock
+from sessions.report.limits import remarks
+from sessions.spec import CampaignSpec
+from tui.dashboard.words import heading
+from tui.plaintext import one_line
+from tui.setup.options import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from sessions.state.campaign import CampaignState
+    from tui.dashboard.style import Glyphs, Line
+    from tui.viewer.session import Watched
+
+NAME: Final = 26
+LONGEST: Final = 2000
+
+
+def lines(watched: Watched, width: int, glyphs: Glyphs, *, whole: bool = False) -> tuple[Line, ...]:
+    """Digest, decision and stop rule, deviations, engine, numerics and machine, then every setting.
+
+    Values wrap below themselves. A name is never cut: a long one has a line of its own.
+
+    Args:
+        watched: the session.
+        width: cells.
+        glyphs: marks of this terminal.
+        whole: leave every value on one line, for whoever copies it.
+    """
+    room = LONGEST + NAME if whole else width
+    engine = watched.state.engine
+    sections: list[tuple[str, str, Iterable[Line]]] = [
+        ("Registered", "", _pairs(_registered(watched), room)),
+        ("Decision", "", _pairs(_decision(watched.spec), room)),
+        ("Deviations", "", _deviations(watched, room)),
+        ("Engine", "", _engine(watched.state, room)),
+        ("Settings", "* differs from the default", _settings(watched.spec, room)),
+    ]
+    if engine is not None:
+        facts = (("Numerics", engine.numerics), ("Machine", engine.machine))
+        sections[-1:-1] = [(title, "", _pairs(sorted(found.items()), room)) for title, found in facts]
+    out: list[Line] = []
+    for title, note, body in sections:
+        out += [heading(title, width, glyphs, note), *body, ()]
+    return tuple(out[:-1])
+
+
+def _registered(watched: Watched) -> Iterator[tuple[str, str]]:
+    price = watched.registration.price_per_hour
+    yield "session", watched.folder.id
+    yield "name", watched.folder.name or "none"
+    yield "digest (SHA-256)", watched.registration.digest
+    yield "folder", str(watched.folder.path)
+    yield "price per hour", "none" if price is None else f"{price:g}"
+
+
+def _decision(spec: CampaignSpec) -> Iterator[tuple[str, str]]:
+    negligible, bearing = spec.decision
+    above, below = (f"{cut:g} ({100 * cut:.3g}pp)" for cut in (bearing, negligible))
+    yield "rule", f"pooled excess above {above}: load-bearing; below {below}: negligible; between: inconclusive"
+    stop = "none: all problems are measured"
+    if spec.stop != "none":
+        level = f"1/alpha = {1 / spec.alpha:g}"
+        stop = f"{spec.stop} e-value at {level}, after {spec.min_problems} informative problems"
+    yield "stop", stop
+    yield "on a cache failure", spec.on_cache_failure
+
+
+def _pairs(pairs: Iterable[tuple[str, str]], width: int) -> Iterator[Line]:
+    for name, value in pairs:
+        parts = textwrap.wrap(one_line(value, LONGEST), max(20, width - NAME)) or ["-"]
+        safe = one_line(name, LONGEST)
+        if len(safe) > NAME - 2:
+            yield ((safe, "muted"),)
+            safe = ""
+        yield ((f"{safe:<{NAME}}", "muted"), (parts[0], "plain"))
+        for part in parts[1:]:
+            yield ((" " * NAME, "plain"), (part, "plain"))
+
+
+def _deviations(watched: Watched, width: int) -> Iterator[Line]:
+    found = list(deviations(watched.state))
+    if not found:
+        yield (("none recorded", "good"),)
+    for text in found:
+        for number, part in enumerate(textwrap.wrap(one_line(text, 1000), max(20, width - 2))):
+            yield (("- " if number == 0 else "  ", "warn"), (part, "warn"))
+
+
+def deviations(state: CampaignState) -> Iterator[str]:
+    """Everything that a reader of the numbers has to know, in words."""
+    if state.imported:
+        yield f"imported from {state.source}: caches, clocks and texts are not known"
+    yield from remarks(state)
+
+
+def _engine(state: CampaignState, width: int) -> Iterator[Line]:
+    engine = state.engine
+    if engine is None:
+        yield (("no engine answered yet" if not state.imported else "not known: an import", "muted"),)
+        return
+    yield from _pairs(
+        (
+            ("engine", engine.engine),
+            ("model", engine.model),
+            ("cache", f"{engine.num_blocks:,} blocks of {engine.block_size} tokens; checks rest on {engine.proof}"),
+            ("limits", f"{engine.max_model_len:,} tokens, {engine.max_num_seqs:,} requests in a batch"),
+            ("fingerprint", engine.fingerprint),
+        ),
+        width,
+    )
+    for number, run in enumerate(state.runs, start=1):
+        began = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(run.opened.wall))
+        text = f"{began}, {clock(run.seconds)}, {run.ended or 'not ended'}, host {run.opened.host or '-'}"
+        yield from _pairs(((f"run {number}", text),), width)
+
+
+def _settings(spec: CampaignSpec, width: int) -> Iterator[Line]:
+    defaults = CampaignSpec()
+    for name in CampaignSpec.__struct_fields__:
+        value, default = getattr(spec, name), getattr(defaults, name)
+        mark = "* " if value != default else "  "
+        text = "engine's own, or none" if value is None else shown(value)
+        parts = textwrap.wrap(one_line(text, LONGEST), max(20, width - NAME - 2)) or ["-"]
+        yield ((mark, "accent"), (f"{name:<{NAME}}", "muted"), (parts[0], "plain" if mark == "  " else "strong"))
+        for part in parts[1:]:
+            yield ((" " * (NAME + 2), "plain"), (part, "plain"))

@@ -1,0 +1,1 @@
+"""Whole screens: home, a campaign, a replay, the new-campaign form, windows above them."""

@@ -1,0 +1,1 @@
+"""What a person asks for before anything is registered: options, drafts, and the start of a worker."""

@@ -1,0 +1,1 @@
+"""A session that somebody reads: its journal followed, told in lines or in a report."""
