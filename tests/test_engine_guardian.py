@@ -42,7 +42,7 @@ class Worker(NamedTuple):
 
     def guardian(self) -> int:
         """The guardian's process id."""
-        command = "-m\0engine.guardian\0"
+        command = "-m\0engine.worker.guardian\0"
         (pid,) = [pid for pid in processes_of(self.process.pid) if command in Path(f"/proc/{pid}/cmdline").read_text()]
         return pid
 

@@ -413,7 +413,7 @@ def test_a_resumed_campaign_keeps_its_engine_in_the_process_it_began_in(mode: st
 
 def test_a_page_instead_of_an_answer_is_no_hub(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     """Proxies and portals answer 200 with something else."""
-    monkeypatch.setattr("tests.hub_server.json.dumps", lambda _value: "<html>log in</html>")
+    monkeypatch.setattr("tests.helpers.hub_server.json.dumps", lambda _value: "<html>log in</html>")
     assert "cannot be reached" in refused(MODEL).message
     assert hub.asked
 

@@ -226,7 +226,7 @@ def test_a_worker_refuses_weights_that_changed_while_its_engine_loaded(model: Pa
     """A real worker, whose engine loads and then finds its file written anew."""
     session = session_of(model)
     code = (
-        "import sys\nfrom pathlib import Path\nfrom engine import run, worker\n"
+        "import sys\nfrom pathlib import Path\nfrom engine.worker import __main__ as worker, lifecycle as run\n"
         f"weights, real = Path({str(model / WEIGHTS)!r}), run.load\n"
         "def load(*given):\n    loaded = real(*given)\n    weights.write_bytes(weights.read_bytes())\n"
         "    return loaded\n"

@@ -14,10 +14,10 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 REPORT = """
 import sys
 from tests.helpers.published import pooled_main
-import stats.report, stats.planning, stats.contrast, stats.joint, stats.live
+import sessions.report.as_json, stats.report, stats.planning, stats.contrast, stats.joint, stats.live
 assert not [name for name in sys.modules if name.startswith("scipy")], "importing must not load scipy"
 table = pooled_main()
-stats.report.as_dict(stats.report.report(table))
+sessions.report.as_json.as_dict(stats.report.report(table))
 stats.planning.plan(table)
 assert "scipy.stats" not in sys.modules, "scipy.stats costs most of a second"
 """

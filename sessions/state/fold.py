@@ -24,7 +24,7 @@ from sessions.events import (
     WavePlanned,
 )
 from sessions.state.campaign import CampaignState
-from sessions.state.checks import require_consistent
+from sessions.state.consistent import require_consistent
 from sessions.state.rows import Current, ProblemRow, Run
 from stats.live import Live
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, get_args
 from sessions.disk import texts
 from sessions.errors import RefeedError
 from sessions.events import Arm, PassName, Pivot, ProblemClosed
-from sessions.state.checks import require_consistent
+from sessions.state.consistent import require_consistent
 from stats.words import count
 
 if TYPE_CHECKING:
