@@ -64,7 +64,8 @@ class CampaignSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         max_trunk_tokens: generated tokens of a trunk.
         max_cont_tokens: generated tokens of a continuation.
         probe_tokens: generated tokens of a greedy probe.
-        wave: problems whose trunks are generated together; 0 for 4, less if blocks would not last.
+        wave: problems whose trunks are generated together; 0 for 4 (12 with a screen), less if blocks would not last.
+        group: problems whose passes run as one batch; 0 for 4, never more than a wave.
         on_cache_failure: what a failed cache check ends.
         stop: sequential stop rule.
         alpha: of the stop rule and intervals' sequential counterparts.
@@ -113,6 +114,7 @@ class CampaignSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     max_cont_tokens: int = 400
     probe_tokens: int = 32
     wave: int = 0
+    group: int = 0
     on_cache_failure: CacheFailurePolicy = "abort"
     stop: StopRule = "none"
     alpha: float = 0.05
@@ -154,7 +156,7 @@ MINIMUM: Final[dict[str, float]] = {
         ),
         1,
     ),
-    **dict.fromkeys(("start", "boundary_slack", "wave", "seed", "temperature", "cont_temperature"), 0),
+    **dict.fromkeys(("start", "boundary_slack", "wave", "group", "seed", "temperature", "cont_temperature"), 0),
     "top_logprobs": MIN_LOGPROBS,
 }
 ABOVE: Final[dict[str, float]] = dict.fromkeys(
@@ -253,6 +255,11 @@ def changed_fields(one: CampaignSpec, other: CampaignSpec, ignore: frozenset[str
     return tuple(name for name in names if getattr(one, name) != getattr(other, name))
 
 
+def _of_its_time(spec: CampaignSpec) -> CampaignSpec:
+    """A stored spec as it was meant: registration settles the group, and before there were groups it was 1."""
+    return msgspec.structs.replace(spec, group=spec.group or 1)
+
+
 class Registration(msgspec.Struct, frozen=True, kw_only=True):
     """What spec.json holds.
 
@@ -282,7 +289,7 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True):
                 "the spec was changed after registration; nothing of this session can be trusted to match it",
             )
         try:
-            return msgspec.json.decode(self.spec, type=CampaignSpec)
+            return _of_its_time(msgspec.json.decode(self.spec, type=CampaignSpec))
         except msgspec.ValidationError as error:
             raise RefeedError(
                 "integrity", f"spec.json cannot be read: {error}", "was it written by a newer version?"

@@ -66,7 +66,9 @@ def campaign(store: Store) -> SessionFolder:
         Ended(state="finished", exit_code=0, reason="done"),
         pivot(3, attempt=2),
     ]
-    spec = CampaignSpec(problems=3, cont_temperature=0.7, model="bundled", engine="embedded", task="arithmetic")
+    spec = CampaignSpec(
+        problems=3, cont_temperature=0.7, model="bundled", engine="embedded", task="arithmetic", wave=4, group=4
+    )
     folder = store.create(register(spec, name="a_run"))
     with Journal.open(folder.journal_path, folder.registration().digest) as journal:
         for event in events:

@@ -64,6 +64,7 @@ _UNNAMED: Final[dict[str, object]] = {
     "probe_tokens": 32,
     "top_logprobs": 5,
     "wave": 1,
+    "group": 1,
     "seed": 0,
     "block_size": _BLOCK,
     "max_model_len": 4096,

@@ -283,7 +283,7 @@ def _failures(state: CampaignState) -> Iterator[CacheFailure]:
 def _problem(state: CampaignState, problem: int) -> dict[str, Any]:
     row = state.problems[problem]
     ended = {name: next((p for p in row.passes if p.name == name), None) for name in _PASSES}
-    seconds = [0.0 if found is None else found.seconds for found in ended.values()]
+    seconds = [0.0 if found is None else found.seconds / found.batch for found in ended.values()]
     trunks = len(row.trunks) or state.spec.rollouts
     return {
         "problem_id": problem,

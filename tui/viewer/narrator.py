@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sessions.events import Event
     from sessions.spec import CampaignSpec
     from sessions.state.campaign import CampaignState
-    from sessions.state.rows import ProblemRow
+    from sessions.state.rows import Current, ProblemRow
 
 CONSEQUENCE: Final = {
     "abort": "the campaign ends here",
@@ -45,6 +45,7 @@ class Teller:
         self._loading = "starting the engine"
         self._ready_at = 0.0
         self._measured_before = 0
+        self._last_of_group: int | None = None
 
     def hear(self, event: Event) -> list[str]:
         """Fold one event and return the lines it deserves.
@@ -74,7 +75,7 @@ class Teller:
         if now.stage == "between":
             measured = len(self.state.measured)
             return "closing the engine" if measured >= self.state.spec.problems else "between problems"
-        where = "trunks" if now.stage == "trunks" else f"{self._place(now.problem)}{now.stage}"
+        where = "trunks" if now.stage == "trunks" else f"{self._place(now)}{now.stage}"
         if now.total == 0:
             return where
         checks = "" if now.stage == "trunks" else f", {now.verified} verified, {now.failed} failed"
@@ -111,6 +112,11 @@ class Teller:
         return [ready, f"NOTE: the engine's numerics differ from this session's first run: {names}"]
 
     @_lines.register
+    def _(self, event: events.PassStarted) -> list[str]:
+        self._last_of_group = event.problems[-1] if event.problems else event.problem
+        return []
+
+    @_lines.register
     def _(self, event: events.CacheFailure) -> list[str]:
         return [f"CACHE CHECK FAILED: {failure_in_words(event)}"]
 
@@ -121,7 +127,9 @@ class Teller:
             return [f"task {event.problem} {event.outcome.replace('-', ' ')}{reason}"]
         place = f"problem {len(self.state.measured)}/{self.state.spec.problems} (task {event.problem})"
         found = _found(self.state.problems[event.problem])
-        return [f"{place} closed: {found}; {event.seconds:.1f} s{self._left(event.mono)}"]
+        shared = f" for a group of {event.batch}" if event.batch > 1 else ""
+        left = self._left(event.mono) if event.batch == 1 or event.problem == self._last_of_group else ""
+        return [f"{place} closed: {found}; {event.seconds:.1f} s{shared}{left}"]
 
     @_lines.register
     def _(self, event: events.Paused) -> list[str]:
@@ -148,10 +156,10 @@ class Teller:
         """The registered model; the engine's own word for a bundled one is a path."""
         return one_line(self.state.spec.model or "", 60)
 
-    def _place(self, problem: int | None) -> str:
-        if problem is None:
+    def _place(self, now: Current) -> str:
+        if now.problem is None:
             return ""
-        return f"problem {len(self.state.measured) + 1}/{self.state.spec.problems} (task {problem}) "
+        return f"{which_problems(self.state, now)} "
 
     def _left(self, mono: float) -> str:
         """Time left at this run's pace, once there is a pace."""
@@ -160,6 +168,17 @@ class Teller:
         if left <= 0 or done < ENOUGH_TO_EXTRAPOLATE:
             return ""
         return f"; about {clock(left * (mono - self._ready_at) / done)} left"
+
+
+def which_problems(state: CampaignState, now: Current) -> str:
+    """The problems whose pass runs: their numbers among the registered ones, then their task indices."""
+    first, problems = len(state.measured) + 1, now.problems or (now.problem,)
+    registered = state.spec.problems
+    if len(problems) == 1:
+        return f"problem {min(first, registered)}/{registered} (task {problems[0]})"
+    last = min(first + len(problems) - 1, registered)
+    tasks = f"{problems[0]} to {problems[-1]}"
+    return f"problems {first} to {last} of {registered} (tasks {tasks})"
 
 
 def _found(row: ProblemRow) -> str:

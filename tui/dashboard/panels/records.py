@@ -195,7 +195,7 @@ def cells(row: ProblemRow) -> tuple[Span, ...]:
         (refeed, "refeed"),
         (floor, "floor"),
         (excess, "strong"),
-        (clock(row.seconds) if row.seconds > 0 else "-", "muted"),
+        (clock(row.seconds / row.batch) if row.seconds > 0 else "-", "muted"),
         (note, "muted"),
     )
 

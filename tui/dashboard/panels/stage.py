@@ -16,7 +16,7 @@ from tui.dashboard.words import (
     wrapped,
 )
 from tui.plaintext import one_line
-from tui.viewer.narrator import REASON_LIMIT
+from tui.viewer.narrator import REASON_LIMIT, which_problems
 from tui.viewer.session import unseen
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def _doing(watched: Watched) -> str:
         return "closing the engine"
     nth = f"problem {min(len(state.measured) + 1, watched.spec.problems)}/{watched.spec.problems}"
     if current.stage in PASS_NUMBER:
-        return f"{nth} (task {current.problem}) {current.stage} [{PASS_NUMBER[current.stage]} of 3]"
+        return f"{which_problems(state, current)} {current.stage} [{PASS_NUMBER[current.stage]} of 3]"
     if current.stage == "trunks":
         wave = "" if state.wave is None else f" of {count(len(state.wave.problems), 'problem')}"
         return f"trunks{wave}"
