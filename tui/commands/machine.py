@@ -196,7 +196,7 @@ def vllm_engine() -> Check:
         return Check("vllm engine", "problem", f"{name} {version}: {wrong}", preflight.OLD_DRIVER_HINT)
     hardware = hardware_of(name, version)
     found = f"{name} {version} for {hardware}"
-    if version.split("+")[0] != TESTED.get(hardware):
+    if version.split("+")[0] not in TESTED.get(hardware, ()):
         return Check("vllm engine", "note", found, f"tested are {tested()}; start-up checks decide")
     return Check("vllm engine", "ok", found)
 

@@ -35,8 +35,7 @@ from sessions.errors import RefeedError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from engine.backend import BlockOrigin, Completion, Finish, Watcher
-    from engine.backends.vllm.hardware import Found
+    from engine.backend import Completion, Finish, Watcher
     from sessions.spec import CampaignSpec
 
     Progress = Callable[[str, float], None]
@@ -216,21 +215,6 @@ class VllmBackend:
                 "raise `kv_blocks` or `gpu_memory_utilization`, or lower the token limits",
             )
 
-    def resident_origins(self, prompt: Sequence[int], salt: str) -> tuple[BlockOrigin, ...] | None:
-        """Blocks that a request with this prompt would hit now, or None when the backend has only counts.
-
-        Touches nothing: eviction order stays as it is.
-        """
-        engine = self._engine()
-        if self.ledger is None:
-            return None
-        probe = Request("resident-origins", tuple(prompt), salt, None, 0.0, 1.0, 1)
-        core_request = engine.input_processor.process_inputs(
-            probe.id, prompt_of(probe), parameters(probe, ()), supported_tasks=engine.get_supported_tasks()
-        )
-        request, _ = self._core.preprocess_add_request(core_request)
-        return self.ledger.origins(compat.lookup(self._core, request))
-
     def reset_prefix_cache(self) -> bool:
         """Forget every cached block. False when it could not, e.g. while blocks are in use; only True counts.
 
@@ -301,14 +285,10 @@ def _warm_up(backend: VllmBackend, tell: Progress, *, cpu: bool) -> None:
     tell("warming up", 1.0)
 
 
-def _open(
-    engine: Any, spec: CampaignSpec, tell: Progress, found: Found, *, apart: bool
-) -> tuple[VllmBackend, tuple[str, ...]]:
+def _open(engine: Any, spec: CampaignSpec, tell: Progress, *, apart: bool) -> tuple[VllmBackend, tuple[str, ...]]:
     """Check a started engine and put it behind the protocol; it is shut down when it must be refused."""
-    import vllm  # noqa: PLC0415
-
     try:
-        core = None if apart else compat.core_of(engine, vllm.__version__, found.hardware)
+        core = None if apart else engine.engine_core.engine_core
         warnings = checks.verify(spec, engine.vllm_config, core)
         return VllmBackend(engine, core, str(spec.model), tell), warnings
     except BaseException:
@@ -346,7 +326,7 @@ def _load(spec: CampaignSpec, tell: Progress, how: _How) -> VllmBackend:
         tell("starting the engine core", 0.0)  # a core in its own process says nothing until it has started
         engine = _start(spec, source.path, how, cpu=found.cpu)
     clock["started"] = time.monotonic()
-    backend, warnings = _open(engine, spec, tell, found, apart=how.apart)
+    backend, warnings = _open(engine, spec, tell, apart=how.apart)
     try:
         _warm_up(backend, tell, cpu=found.cpu)
     except BaseException:
@@ -385,6 +365,10 @@ def load(
     """
     where = Path(str(spec.model)).expanduser() if folder is None else folder
     apart = environment.multiprocess_wanted() if multiprocess is None else multiprocess
+    by_counts = compat.check_insides(apart=apart)
+    if by_counts is not None:
+        apart = True
+        tell(f"warning: {by_counts}", 1.0)
     for sentence in preflight.holders():
         tell(f"warning: {sentence}", 1.0)
     try:

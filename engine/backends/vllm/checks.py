@@ -80,6 +80,11 @@ def verify(spec: CampaignSpec, config: Any, core: Any) -> tuple[str, ...]:
     used = _verify_attention(spec, config)
     differ = settings.tiles_that_differ(spec, used, int(config.model_config.get_head_size()))
     warnings = [differ] if differ else []
+    if spec.batch_invariant and _experts(config) > 0:
+        warnings.append(
+            "the model has experts (MoE), whose kernels are not batch-invariant (vllm-project/vllm 57016): only what "
+            "this campaign's replica shows may be called invariant"
+        )
     block = int(config.cache_config.block_size)
     if spec.block_size is not None and spec.block_size != block:
         raise RefeedError(
@@ -90,6 +95,13 @@ def verify(spec: CampaignSpec, config: Any, core: Any) -> tuple[str, ...]:
     if core is None:
         warnings.append("the engine runs in its own process: hits are proved by counts alone")
     return tuple(warnings)
+
+
+def _experts(config: Any) -> int:
+    """Experts that a mixture-of-experts model has; 0 for dense models."""
+    text = config.model_config.hf_text_config
+    names = ("num_experts", "num_local_experts", "n_routed_experts")
+    return max(int(getattr(text, name, None) or 0) for name in names)
 
 
 def _verify_attention(spec: CampaignSpec, config: Any) -> str:
