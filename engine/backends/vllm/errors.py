@@ -95,7 +95,7 @@ KNOWN: Final = (
     Cause(
         r"engine core's process died of SIGKILL",
         "the engine core's process was killed",
-        "`dmesg | tail` names what the kernel killed for want of memory (also `nvidia-smi`, other users); then `resume`",
+        "`dmesg | tail` names what the kernel killed for want of memory; then `refeed-tui resume`",
     ),
     Cause(
         r"No available memory for the cache blocks",
