@@ -13,12 +13,12 @@ import pytest
 
 from engine.worker.supervisor import launch, log_tail
 from sessions.disk.journal import Follower, verify
-from sessions.disk.store import SessionFolder, Store
 from sessions.disk.texts import read as read_texts
 from sessions.events import ProblemClosed
 from sessions.report.as_json import as_dict
 from sessions.spec import CampaignSpec, register
 from sessions.state.fold import fold_all
+from sessions.store import SessionFolder, Store
 from stats.report import report
 from tests.helpers.campaigns import SMALL, registered
 from tests.helpers.workers import events_of

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from sessions.disk.journal import read
-from sessions.disk.store import Store
 from sessions.errors import RefeedError
 from sessions.events import Notice, Opened
 from sessions.exchange.imports import import_published
@@ -17,6 +16,7 @@ from sessions.report.audit import check_same, pool_sessions
 from sessions.report.limits import applies, fingerprint
 from sessions.spec import from_fields
 from sessions.state.fold import fold_all
+from sessions.store import Store
 from stats.live import live
 from stats.table import UNKNOWN
 from tests.helpers.session_events import opened

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessions.disk.folder import RunInfo, held, lock, start_time
+from sessions.disk.folder import STARTING_SECONDS, RunInfo, held, home, lock, start_time
 from sessions.disk.journal import Journal
-from sessions.disk.store import STARTING_SECONDS, SessionFolder, Store, check_name, home
-from sessions.disk.summary import load
 from sessions.errors import RefeedError
 from sessions.events import AnyEvent, Ended, EndState, Opened, Paused, Resumed
 from sessions.spec import CampaignSpec, register
+from sessions.state.summary import load
+from sessions.store import SessionFolder, Store, check_name
 from sessions.text import printable
 from tests.helpers.session_events import engine_ready, opened
 
@@ -272,10 +272,10 @@ def test_listing_needs_no_heavy_import(store: Store) -> None:
     make(store, events=(opened(), ended()))
     code = (
         "import sys, pathlib\n"
-        "from sessions.disk.store import Store\n"
+        "from sessions.store import Store\n"
         "folder = Store(pathlib.Path(sys.argv[1])).newest()\n"
         "assert folder.state() == 'finished' and folder.spec().problems == 3 and folder.summary().events == 2\n"
-        "heavy = {'numpy', 'scipy', 'torch', 'textual', 'rich', 'click', 'plotext', 'stats', 'vllm'}\n"
+        "heavy = {'numpy', 'scipy', 'torch', 'textual', 'rich', 'click', 'plotext', 'vllm'}\n"
         "print(sorted(heavy & set(sys.modules)))\n"
     )
     done = subprocess.run(

@@ -24,7 +24,7 @@ from tui.setup.draft import NAMES, Draft
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sessions.disk.store import SessionFolder
+    from sessions.store import SessionFolder
     from tui.commands.list import Entry
 
 

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from sessions.disk.files import FOLDER_MODE, failure, read_bounded, write_atomic
-from sessions.disk.store import home
+from sessions.disk.folder import home
 from sessions.errors import RefeedError
 from sessions.text import printable
 
 if TYPE_CHECKING:
-    from sessions.disk.store import SessionFolder
+    from sessions.store import SessionFolder
 
 _LIMIT: Final = 1 << 16
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from stats.cache import CacheTally
     from stats.clustered import Interval
     from stats.contrast import Contrast
-    from stats.disagreement import Comparison, Disagreement
+    from stats.counts import Comparison, Disagreement
     from stats.margin import Bucket
     from stats.probes import Probes
     from stats.rates import RateInterval

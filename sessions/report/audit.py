@@ -25,9 +25,9 @@ from stats.words import count
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from sessions.disk.store import SessionFolder
     from sessions.spec import CampaignSpec
     from sessions.state.campaign import CampaignState
+    from sessions.store import SessionFolder
     from stats.contrast import Contrast
     from stats.report import Report
     from stats.sequential import StopRule

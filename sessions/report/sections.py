@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from stats.cache import CacheTally
     from stats.contrast import Contrast, Difference
-    from stats.disagreement import Comparison
+    from stats.counts import Comparison
     from stats.probes import Probes
     from stats.rates import RateInterval
     from stats.report import ProcessReport, Report

@@ -33,8 +33,8 @@ def export_command(session: str, formats: str, out: Path | None, anonymous: bool
     Several formats are separated by commas; files of the same name are replaced. What limits the session's numbers is
     said on stderr as well, for tables hold data alone.
     """
-    from sessions.disk.store import Store  # noqa: PLC0415 - `--help` need not load it
     from sessions.exchange.export import export  # noqa: PLC0415 - numpy comes with it
+    from sessions.store import Store  # noqa: PLC0415 - `--help` need not load it
 
     folder = Store().find(session)
     wanted = [name.strip() for name in formats.split(",") if name.strip()]

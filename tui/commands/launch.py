@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from engine.registration import Estimate
-    from sessions.disk.store import SessionFolder
     from sessions.spec import Registration
+    from sessions.store import SessionFolder
     from tui.commands.display import Refresh
     from tui.setup.options import Asked
 

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sessions.disk.store import Store
 from sessions.errors import RefeedError
 from sessions.numbers import moment
+from sessions.store import Store
 from tui.commands.base import Command, json_option
 from tui.console import say, say_json
 from tui.plaintext import one_line
 
 if TYPE_CHECKING:
-    from sessions.disk.store import SessionFolder
+    from sessions.store import SessionFolder
 
 GAP = "  "
 INVARIANT = "*"

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from textual.screen import Screen
 
     from engine.worker.controlsocket import Command
-    from sessions.disk.store import SessionFolder
+    from sessions.store import SessionFolder
     from tui.dashboard.style import Glyphs
 
 Mode = Literal["attach", "replay", "home"]

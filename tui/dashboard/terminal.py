@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from sessions.disk.files import write_atomic
-from sessions.disk.store import home
+from sessions.disk.folder import home
 from sessions.events import CacheFailure, Ended
 from tui.plaintext import one_line
 from tui.viewer.session import process, process_name

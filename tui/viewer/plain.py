@@ -19,7 +19,7 @@ from tui.viewer.session import Worker, unseen
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sessions.disk.store import SessionFolder
+    from sessions.store import SessionFolder
 
 POLL: Final = 0.1
 SILENCE: Final = 1.7  # with one poll more it stays under the promised 2 s

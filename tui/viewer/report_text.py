@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from sessions.report.audit import Audit
     from sessions.report.document import Part
-    from stats.disagreement import Comparison
+    from stats.counts import Comparison
 
 INDENT: Final = 2
 SHOWN_FAILURES: Final = 10

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
 
     from sessions.state.campaign import CampaignState
-    from stats.disagreement import Condition
+    from stats.counts import Condition
     from tui.dashboard.style import Line, Span
     from tui.viewer.session import Watched
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sessions.state.campaign import CampaignState
     from stats.cache import CacheTally
     from stats.clustered import Interval
-    from stats.disagreement import Condition
+    from stats.counts import Condition
     from stats.live import TrendPoint
     from stats.rates import RateInterval
     from tui.dashboard.style import Glyphs, Ink, Line, Span

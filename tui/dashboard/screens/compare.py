@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from textual.app import ComposeResult
 
-    from sessions.disk.store import SessionFolder
+    from sessions.store import SessionFolder
     from stats.clustered import Pooled
-    from stats.disagreement import Condition, Disagreement
+    from stats.counts import Condition, Disagreement
     from stats.rates import RateInterval
     from tui.dashboard.app import RefeedApp
     from tui.dashboard.style import Glyphs, Ink, Line

@@ -10,10 +10,10 @@ from textual import work
 from textual.binding import Binding
 from textual.message import Message
 
-from sessions.disk.store import Store
 from sessions.errors import RefeedError
 from sessions.exchange.export import FORMATS, export
 from sessions.report.audit import Session, audit
+from sessions.store import Store
 from stats.words import count
 from tui.commands.list import EXPLAINED, describe
 from tui.dashboard.panels.base import SizedScreen

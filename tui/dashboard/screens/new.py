@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
 
     from engine.registration import Estimate
-    from sessions.disk.store import SessionFolder
+    from sessions.store import SessionFolder
     from tui.dashboard.app import RefeedApp
     from tui.dashboard.style import Glyphs, Ink, Line, Span
 
