@@ -26,6 +26,7 @@ from sessions.events import (
     Resumed,
     WavePlanned,
 )
+from sessions.report.reasons import failed_check
 from sessions.spec import CampaignSpec
 from sessions.state.columns import PivotColumns
 from sessions.state.fold import fold, fold_all, new_state
@@ -189,7 +190,10 @@ def test_the_cache_rate_keeps_failures_in_its_denominator() -> None:
     assert (found.verified, found.ledger, found.counts, found.not_instrumented) == (4, 3, 1, 0)
     assert found.checked == 4 + 3
     assert found.rate == 4 / 7
-    assert found.failures[0] == "problem 1, attempt 2, rollout 0, position 161: hit 128 cached tokens, expected 144"
+    assert (
+        failed_check(found.failures[0])
+        == "problem 1, attempt 2, rollout 0, position 161: hit 128 cached tokens, expected 144"
+    )
     assert len(state.failures) == 4
 
 

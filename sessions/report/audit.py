@@ -293,7 +293,7 @@ def _cache(sessions: Sequence[Session]) -> CacheTally:
         ledger=sum(tally.ledger for tally in tallies),
         counts=sum(tally.counts for tally in tallies),
         failures=tuple(
-            f"{session.folder.id}: {failure}"
+            replace(failure, session=session.folder.id)
             for session, tally in zip(sessions, tallies, strict=True)
             for failure in tally.failures
         ),
