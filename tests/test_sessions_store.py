@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, get_args
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from sessions.disk.folder import STARTING_SECONDS, RunInfo, held, home, lock, start_time
 from sessions.disk.journal import Journal
@@ -18,7 +16,6 @@ from sessions.events import AnyEvent, Ended, EndState, Opened, Paused, Resumed
 from sessions.spec import CampaignSpec, register
 from sessions.state.summary import load
 from sessions.store import SessionFolder, Store, check_name
-from sessions.text import printable
 from tests.helpers.session_events import engine_ready, opened
 
 if TYPE_CHECKING:
@@ -255,16 +252,6 @@ def test_a_spoiled_run_file_is_an_integrity_error(store: Store, stored: bytes) -
     with pytest.raises(RefeedError) as caught:
         folder.run()
     assert caught.value.kind == "integrity"
-
-
-@given(st.text(max_size=300))
-def test_printable_is_one_short_line_for_any_text(text: str) -> None:
-    """Nothing that moves a cursor survives, and printable text up to the limit is left alone."""
-    shown = printable(text)
-    assert shown.isprintable()
-    assert len(shown) <= 200
-    if text.isprintable() and len(text) <= 200:
-        assert shown == text
 
 
 def test_listing_needs_no_heavy_import(store: Store) -> None:

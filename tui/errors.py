@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from sessions.errors import RefeedError
-from tui.plaintext import lines, one_line
+from sessions.text import lines, one_line
 
 if TYPE_CHECKING:
     from sessions.errors import Kind

@@ -9,10 +9,10 @@ import click
 
 from sessions.errors import RefeedError
 from sessions.store import Store
+from sessions.text import one_line
 from tui import errors
 from tui.commands.base import Command, session_argument
 from tui.console import say
-from tui.plaintext import one_line
 from tui.setup.launching import start
 
 if TYPE_CHECKING:

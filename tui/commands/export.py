@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
+from sessions.text import one_line
 from tui.commands.base import Command, json_option, session_argument
 from tui.console import say, say_json, warn
-from tui.plaintext import one_line
 
 
 @click.command(

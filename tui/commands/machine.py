@@ -32,8 +32,8 @@ from sessions.disk.folder import home
 from sessions.errors import RefeedError
 from sessions.spec import BUNDLED_MODEL
 from sessions.store import Store
+from sessions.text import one_line
 from tui.console import speaks_unicode
-from tui.plaintext import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -8,9 +8,9 @@ import click
 
 import tui
 from sessions.disk.folder import home
+from sessions.text import one_line
 from tui.commands.base import Command
 from tui.console import say
-from tui.plaintext import one_line
 
 
 @click.command(

@@ -10,9 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from sessions.numbers import NONE, clock, percent
+from sessions.text import one_line
 from tui.commands.base import Command, json_option, session_argument
 from tui.console import say_json
-from tui.plaintext import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,8 +10,8 @@ from sessions.disk.hooks import keep
 from sessions.errors import RefeedError
 from sessions.spec import register
 from sessions.store import Store
+from sessions.text import one_line
 from tui.console import say
-from tui.plaintext import one_line
 from tui.setup.options import DIGESTS
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import msgspec
 
 from sessions.errors import RefeedError
 from sessions.spec import CampaignSpec, from_fields
-from tui.plaintext import one_line
+from sessions.text import one_line, toml_string
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -191,15 +191,6 @@ def toml_value(value: object) -> str:
         case tuple():
             return f"[{', '.join(toml_value(part) for part in value)}]"
         case str():
-            return msgspec.json.encode(value).decode() if value.isprintable() else _toml_escaped(value)
+            return toml_string(value)
         case _:
             return repr(value)
-
-
-def _toml_escaped(value: str) -> str:
-    """A TOML basic string with every character that is not printable as an escape."""
-    parts = [
-        character if character.isprintable() and character not in '"\\' else f"\\U{ord(character):08x}"
-        for character in value
-    ]
-    return f'"{"".join(parts)}"'

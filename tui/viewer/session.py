@@ -10,7 +10,7 @@ from sessions.errors import RefeedError
 from sessions.events import Pivot, Progress
 from sessions.report.limits import looked, unfinished
 from sessions.state.fold import fold
-from tui.plaintext import one_line
+from sessions.text import one_line
 from tui.viewer.narrator import Teller
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from sessions.numbers import interval, percent, points
 from sessions.report.limits import unfinished
 from sessions.report.reasons import failed_check
+from sessions.text import one_line
 from stats.decision import decide, doubt
 from stats.rates import nothing_seen
 from stats.words import count
@@ -16,7 +17,6 @@ from tui.dashboard.words import (
     heading,
     joined,
 )
-from tui.plaintext import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
