@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 import tomllib
 import unicodedata
 from typing import TYPE_CHECKING, Any
@@ -153,3 +155,10 @@ def test_any_text_and_number_of_a_spec_reads_back(text: str, margin: float) -> N
     printed = to_toml(spec)
     assert from_fields(dict(tomllib.loads(printed))) == spec
     assert not any(unicodedata.category(character) in UNSAFE and character != "\n" for character in printed)
+
+
+def test_the_help_of_fields_survives_an_interpreter_without_docstrings() -> None:
+    """`python -OO` drops docstrings; what a field means is part of its type."""
+    code = "from sessions.spec import described\nassert __doc__ is None\nprint([f.name for f in described() if not f.help])"
+    done = subprocess.run([sys.executable, "-OO", "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == "[]"
