@@ -14,7 +14,7 @@ from sessions.report.limits import applies, fingerprint, looked, optimism, remar
 from sessions.report.reasons import noted
 from sessions.report.sections import against_section, headline, sections, size
 from sessions.spec import BY_CONTENT, COHORT_FIELDS, changed_fields
-from sessions.state.fold import fold, new_state
+from sessions.state.fold import fold_all
 from sessions.version import VERSION
 from stats.cache import CacheTally
 from stats.contrast import Difference, difference
@@ -98,10 +98,8 @@ class Session:
         Raises:
             RefeedError: kind "integrity" when its spec or journal does not hold.
         """
-        state = new_state(folder.spec())
         reading = read(folder.journal_path, folder.registration().digest)
-        for event in reading:
-            fold(state, event)
+        state = fold_all(folder.spec(), reading)
         return cls(folder, state, reading.torn)
 
     @property
