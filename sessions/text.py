@@ -8,7 +8,6 @@ script stay as they are.
 
 from __future__ import annotations
 
-import json
 import re
 import unicodedata
 from typing import Final
@@ -59,8 +58,13 @@ def json_printable(encoded: bytes) -> bytes:
 
 def toml_string(text: str) -> str:
     """A TOML basic string that says the text, with every unsafe character as an escape."""
-    quoted = json.dumps(text, ensure_ascii=False)  # escapes quotes, backslashes and C0 as TOML does
-    return "".join(f"\\U{ord(c):08x}" if unicodedata.category(c) in UNSAFE else c for c in quoted)
+    return f'"{"".join(map(_toml_escape, text))}"'
+
+
+def _toml_escape(character: str) -> str:
+    if character in '"\\':
+        return f"\\{character}"
+    return f"\\U{ord(character):08x}" if unicodedata.category(character) in UNSAFE else character
 
 
 def _escape(character: str) -> str:
