@@ -15,7 +15,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from sessions.disk.store import Store
+from sessions.store import Store
 from tui.dashboard.app import RefeedApp
 from tui.dashboard.screens.campaign import CampaignScreen
 from tui.dashboard.screens.replay import ReplayScreen

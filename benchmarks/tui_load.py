@@ -30,16 +30,16 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from sessions.disk.journal import Journal  # noqa: E402
-from sessions.disk.store import Store  # noqa: E402
 from sessions.events import Opened, ProblemClosed, Progress  # noqa: E402  (after the path)
 from sessions.spec import CampaignSpec, register  # noqa: E402
+from sessions.store import Store  # noqa: E402
 from tests.helpers.session_events import engine_ready, pivot, trunks_done  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sessions.disk.store import SessionFolder
     from sessions.events import AnyEvent
+    from sessions.store import SessionFolder
 
 SIZE = (120, 40)
 PIVOTS_PER_PROBLEM = 40
@@ -76,7 +76,7 @@ def create(home: Path, problems: int) -> SessionFolder:
 
 def write(folder: str, rate: float, seconds: float) -> None:
     """Append events at a rate, as a worker would, holding the session's lock."""
-    from sessions.disk.store import SessionFolder  # noqa: PLC0415  (the writer's own process)
+    from sessions.store import SessionFolder  # noqa: PLC0415  (the writer's own process)
 
     session = SessionFolder(Path(folder))
     lock = os.open(session.lock_path, os.O_CREAT | os.O_RDWR, 0o600)
@@ -98,7 +98,7 @@ def view(folder: str, seconds: float, out: str, keys: str) -> None:
     import asyncio  # noqa: PLC0415  (import time is part of what is measured)
     import resource  # noqa: PLC0415
 
-    from sessions.disk.store import SessionFolder  # noqa: PLC0415
+    from sessions.store import SessionFolder  # noqa: PLC0415
     from tui.dashboard.app import RefeedApp  # noqa: PLC0415
     from tui.dashboard.screens.campaign import CampaignScreen  # noqa: PLC0415
 

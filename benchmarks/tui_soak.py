@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from textual.pilot import Pilot
 
-    from sessions.disk.store import SessionFolder
+    from sessions.store import SessionFolder
     from tui.dashboard.app import RefeedApp
 
 HOUR: Final = 3600.0
@@ -289,7 +289,7 @@ def main() -> None:
         if args.write:
             write(Path(args.write[0]), *(float(part) for part in args.write[1:]))
             return
-        from sessions.disk.store import SessionFolder  # noqa: PLC0415  (a child's own import)
+        from sessions.store import SessionFolder  # noqa: PLC0415  (a child's own import)
 
         folder, out, *numbers = args.view
         found = asyncio.run(view(SessionFolder(Path(folder)), *(float(part) for part in numbers)))

@@ -14,9 +14,9 @@ import pytest
 from msgspec.structs import replace
 
 from sessions.disk.journal import read
-from sessions.disk.store import SessionFolder, Store
 from sessions.events import CacheFailure, Ended, Notice, PassStarted, Paused, Progress
 from sessions.spec import register
+from sessions.store import SessionFolder, Store
 from tests.helpers.cli_sessions import CROSSED, MIXED, SAME, SPEC, campaign, measured, write
 from tests.helpers.session_events import closed, engine_ready, opened, trunks_done
 from tui import cli, errors
@@ -37,7 +37,7 @@ from pathlib import Path
 from sessions.events import Ended
 from sessions.disk.journal import Journal
 from sessions.disk.folder import lock
-from sessions.disk.store import SessionFolder
+from sessions.store import SessionFolder
 from tests.helpers.cli_sessions import MIXED, measured
 from tests.helpers.session_events import engine_ready, opened
 folder = SessionFolder(Path(sys.argv[1]))

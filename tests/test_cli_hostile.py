@@ -17,9 +17,9 @@ import pytest
 
 from sessions.disk.folder import RunInfo
 from sessions.disk.journal import Chain
-from sessions.disk.store import SessionFolder, Store
 from sessions.events import CacheFailure, Ended, EngineReady, Event, Notice, Opened, Pivot, ProblemClosed
 from sessions.spec import CampaignSpec, register
+from sessions.store import SessionFolder, Store
 from sessions.text import json_printable
 from tests.helpers.session_events import closed, engine_ready, opened, pivot, trunks_done
 from tui import cli

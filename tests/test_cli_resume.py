@@ -16,8 +16,8 @@ from engine.registration import resolve
 from sessions.disk.folder import RunInfo, lock
 from sessions.disk.hooks import kept
 from sessions.disk.journal import Journal, read
-from sessions.disk.store import SessionFolder, Store
 from sessions.events import Ended, Event, Notice, Opened, Paused
+from sessions.store import SessionFolder, Store
 from tests.helpers.cli_sessions import FLIPPED, SPEC, measured, worker_home, write
 from tests.helpers.session_events import engine_ready, opened
 from tui import cli, errors
@@ -232,7 +232,7 @@ def test_a_session_on_another_host_is_followed_and_said(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Where its lock is not seen, fresh writing tells that it runs; a silent one is not called dead."""
-    monkeypatch.setattr("sessions.disk.store.FRESH_SECONDS", 2.0)
+    monkeypatch.setattr("sessions.store.FRESH_SECONDS", 2.0)
     folder = write([opened(), engine_ready(), *measured(0, (FLIPPED,))])
     RunInfo(pid=1, started=1, boot="x", host="other", socket="/x").write(folder.run_path)
     assert cli.run(["report", folder.id]) == errors.DONE  # what takes seconds to import on a busy machine is there then

@@ -18,10 +18,10 @@ import pytest
 from engine.worker.supervisor import launch, log_tail, send
 from sessions.disk.folder import RunInfo
 from sessions.disk.journal import verify
-from sessions.disk.store import SessionFolder, Store
 from sessions.errors import RefeedError
 from sessions.events import Ended, Opened, ProblemClosed
 from sessions.spec import register
+from sessions.store import SessionFolder, Store
 from tests.helpers.campaigns import SMALL, registered
 from tests.helpers.workers import events_of, wait_for
 
@@ -146,7 +146,7 @@ import os, sys
 from pathlib import Path
 from engine.worker.supervisor import launch
 from sessions.errors import RefeedError
-from sessions.disk.store import SessionFolder
+from sessions.store import SessionFolder
 
 session = SessionFolder(Path(sys.argv[1]))
 if os.getuid() == 0:

@@ -16,10 +16,10 @@ from engine.backends.load import BUNDLED_PATH
 from engine.digests import open_inputs
 from engine.worker.supervisor import How, launch, log_tail, send
 from sessions.disk.hooks import Change, OnEvent, keep, kept
-from sessions.disk.store import Store
 from sessions.errors import RefeedError
 from sessions.events import Ended, EngineReady, Notice, Opened
 from sessions.spec import register
+from sessions.store import Store
 from tests.helpers.campaigns import SMALL, registered
 from tests.helpers.cli_sessions import REPO, worker_home
 from tests.helpers.workers import events_of, wait_for
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from sessions.disk.store import SessionFolder
+    from sessions.store import SessionFolder
 
 PATIENCE = 90.0
 WEIGHTS = "model.safetensors"

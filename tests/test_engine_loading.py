@@ -19,10 +19,10 @@ from engine.worker.lifecycle import AT_A_STAGE, AT_ONCE, IN_A_STEP, LONGEST_REAS
 from engine.worker.supervisor import launch, log_tail, send
 from sessions.disk.hooks import OnEvent, keep
 from sessions.disk.journal import verify
-from sessions.disk.store import Store
 from sessions.events import Ended, Notice
 from sessions.spec import register
 from sessions.state.fold import fold_all
+from sessions.store import Store
 from tests.helpers.campaigns import SMALL, registered
 from tests.helpers.cli_sessions import worker_home
 from tests.helpers.session_events import engine_ready, opened
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from sessions.disk.store import SessionFolder
+    from sessions.store import SessionFolder
 
 PATIENCE = 60.0
 # A library that is busy for minutes, which no signal and no error of ours could get out of it in a good way.

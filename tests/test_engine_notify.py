@@ -17,11 +17,11 @@ from engine.worker.hooks import Notifier
 from engine.worker.supervisor import launch, log_tail
 from sessions.disk.hooks import OnEvent, keep, kept
 from sessions.disk.journal import read
-from sessions.disk.store import SessionFolder, Store
 from sessions.errors import RefeedError
 from sessions.events import Ended, Event, Notice, Paused
 from sessions.spec import CampaignSpec, register
 from sessions.state.fold import fold, new_state
+from sessions.store import SessionFolder, Store
 from tests.helpers.campaigns import SMALL, registered
 from tests.helpers.session_events import closed, opened, pivot
 from tests.test_sessions_state import failure

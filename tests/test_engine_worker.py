@@ -17,11 +17,11 @@ from engine.worker.__main__ import SIGNALS, main
 from engine.worker.controlsocket import ask
 from engine.worker.supervisor import How, launch, log_tail, send
 from sessions.disk.journal import read, verify
-from sessions.disk.store import SessionFolder, Store
 from sessions.errors import RefeedError
 from sessions.events import Opened, PassEnded, ProblemClosed
 from sessions.spec import CampaignSpec, register
 from sessions.state.fold import fold_all
+from sessions.store import SessionFolder, Store
 from tests.helpers.campaigns import SMALL, registered
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def test_a_session_whose_start_was_refused_does_not_run(store: Store, monkeypatc
 
 def test_a_worker_that_never_comes_is_not_waited_for_long(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its launcher may have been killed between the registration and the start."""
-    monkeypatch.setattr("sessions.disk.store.STARTING_SECONDS", 0.5)
+    monkeypatch.setattr("sessions.store.STARTING_SECONDS", 0.5)
     session = make(store, registered(SMALL))
     assert session.state() == "running"
     with pytest.raises(RefeedError, match="is not running; its state is interrupted"):

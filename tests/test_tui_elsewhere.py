@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sessions.disk.folder import RunInfo
-from sessions.disk.store import FRESH_SECONDS
+from sessions.store import FRESH_SECONDS
 from tests.helpers.tui_journals import Script
 from tests.helpers.tui_pilot import living, opened, screen_text
 from tui.dashboard.app import parting_words

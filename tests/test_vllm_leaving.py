@@ -12,9 +12,9 @@ from engine.backends.vllm.environment import MULTIPROCESS
 from engine.registration import resolve
 from engine.worker.lifecycle import AT_ONCE
 from engine.worker.supervisor import launch, log_tail, send
-from sessions.disk.store import Store
 from sessions.events import Ended, EngineReady, Notice
 from sessions.spec import from_fields, register
+from sessions.store import Store
 from tests.helpers.cli_sessions import worker_home
 from tests.helpers.processes import gone, kill_all, processes_of
 from tests.helpers.workers import events_of, wait_for
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from sessions.disk.store import SessionFolder
+    from sessions.store import SessionFolder
 
 pytestmark = [pytest.mark.vllm, pytest.mark.filterwarnings("default")]
 

@@ -15,10 +15,10 @@ from engine.protocol.control import Control
 from engine.protocol.limits import Limits
 from engine.tasks.registry import open_task
 from sessions.disk.journal import Journal
-from sessions.disk.store import Store
 from sessions.events import CacheFailure, Opened, PassEnded, Pivot, ProblemClosed, TrunksDone
 from sessions.spec import register
 from sessions.state.fold import fold, new_state
+from sessions.store import Store
 from stats.report import report
 
 if TYPE_CHECKING:

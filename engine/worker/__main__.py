@@ -32,10 +32,10 @@ from sessions.disk.files import Reserve
 from sessions.disk.folder import RunInfo, lock
 from sessions.disk.hooks import Change, keep, kept
 from sessions.disk.journal import Follower, Journal
-from sessions.disk.store import SessionFolder
 from sessions.errors import RefeedError
 from sessions.events import Notice, Opened
 from sessions.state.fold import fold, new_state
+from sessions.store import SessionFolder
 from sessions.version import VERSION
 
 if TYPE_CHECKING:

@@ -23,9 +23,9 @@ from sessions.events import CacheFailure, Ended, Paused, ProblemClosed
 
 if TYPE_CHECKING:
     from sessions.disk.hooks import OnEvent
-    from sessions.disk.store import SessionFolder
     from sessions.events import Event
     from sessions.state.campaign import CampaignState
+    from sessions.store import SessionFolder
     from stats.sequential import EProcess
 
 Kind = Literal["ended", "crossed", "cache-failed", "paused"]

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from engine.protocol.control import Control, StopRequest
     from engine.tasks.task import Task
     from sessions.disk.files import Reserve
-    from sessions.disk.store import SessionFolder
     from sessions.spec import CampaignSpec
     from sessions.state.campaign import CampaignState
+    from sessions.store import SessionFolder
 
     Hear = Callable[[str, float], None]
     Leave = Callable[[StopRequest], None]

@@ -21,8 +21,9 @@ import msgspec
 
 from engine.worker.controlsocket import ask, check_private
 from sessions.disk.files import failure, open_regular
-from sessions.disk.store import FRESH_SECONDS, home
+from sessions.disk.folder import home
 from sessions.errors import Kind, RefeedError
+from sessions.store import FRESH_SECONDS
 from sessions.text import printable
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from engine.worker.controlsocket import Answer, Command
     from sessions.disk.hooks import Change
-    from sessions.disk.store import SessionFolder
+    from sessions.store import SessionFolder
 
     Hear = Callable[[str, float], None]
 

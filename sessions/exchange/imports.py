@@ -48,7 +48,7 @@ from sessions.text import printable
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from sessions.disk.store import SessionFolder, Store
+    from sessions.store import SessionFolder, Store
 
 VERSION: Final = "import-1"
 _LIMIT: Final = 256 << 20

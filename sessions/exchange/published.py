@@ -265,17 +265,17 @@ def _config(state: CampaignState) -> dict[str, Any]:
 
 
 def _failures(state: CampaignState) -> Iterator[CacheFailure]:
-    for (problem, attempt, rollout, position), reason in state.checks.failed.items():
+    for failed in state.checks.failed.values():
         yield CacheFailure(
-            problem=problem,
-            attempt=attempt,
+            problem=failed.problem,
+            attempt=failed.attempt,
             stage="",
             request="",
-            rollout=rollout,
-            position=None if rollout is None else position,
+            rollout=failed.rollout,
+            position=failed.position,
             expected=None,
             found=None,
-            reason=reason,
+            reason=failed.reason,
             policy="",
         )
 

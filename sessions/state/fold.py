@@ -26,7 +26,6 @@ from sessions.events import (
 from sessions.state.campaign import CampaignState
 from sessions.state.consistent import require_consistent
 from sessions.state.rows import Current, ProblemRow, Run
-from stats.live import Live
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -38,7 +37,7 @@ CLOSING: Final = "closing"
 
 def new_state(spec: CampaignSpec) -> CampaignState:
     """State of a campaign before its first event."""
-    return CampaignState(spec=spec, live=Live(spec.alpha))
+    return CampaignState(spec=spec)
 
 
 def fold(state: CampaignState, event: Event) -> None:

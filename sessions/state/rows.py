@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from sessions.events import Outcome, PassEnded, Trunk
-from stats.live import ProblemTally
+from stats.counts import ProblemTally
 
 if TYPE_CHECKING:
     from sessions.events import EngineReady, Opened

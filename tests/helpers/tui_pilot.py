@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from textual.pilot import Pilot
 
-    from sessions.disk.store import SessionFolder
+    from sessions.store import SessionFolder
 
 PATIENCE: Final = 40.0
 

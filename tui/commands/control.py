@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import click
 
-from sessions.disk.store import Store
 from sessions.errors import RefeedError
+from sessions.store import Store
+from sessions.text import one_line
 from tui import errors
 from tui.commands.base import Command, session_argument
 from tui.console import say
-from tui.plaintext import one_line
 from tui.setup.launching import start
 
 if TYPE_CHECKING:
     from engine.worker.supervisor import How
     from sessions.disk.hooks import Change
-    from sessions.disk.store import SessionFolder
+    from sessions.store import SessionFolder
 
 Ask = Literal["abort", "pause", "resume"]
 

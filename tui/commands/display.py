@@ -15,7 +15,7 @@ from tui.viewer.narrator import Teller, parting
 from tui.viewer.plain import PlainFollower
 
 if TYPE_CHECKING:
-    from sessions.disk.store import SessionFolder
+    from sessions.store import SessionFolder
 
 Refresh = Literal["normal", "slow"]
 

@@ -28,16 +28,17 @@ from engine.backends.load import BUNDLED_PATH
 from engine.backends.vllm import hub, preflight
 from engine.backends.vllm.compat import TESTED, hardware_of, tested
 from engine.worker.controlsocket import socket_path
-from sessions.disk.store import Store, home
+from sessions.disk.folder import home
 from sessions.errors import RefeedError
 from sessions.spec import BUNDLED_MODEL
+from sessions.store import Store
+from sessions.text import one_line
 from tui.console import speaks_unicode
-from tui.plaintext import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from sessions.disk.store import SessionFolder
+    from sessions.store import SessionFolder
 
 Status = Literal["ok", "note", "problem"]
 

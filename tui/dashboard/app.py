@@ -14,6 +14,7 @@ from textual.binding import Binding
 from textual.scrollbar import ScrollBar, ScrollBarRender
 
 from sessions.errors import RefeedError
+from sessions.text import one_line
 from tui.dashboard import terminal as clipboard
 from tui.dashboard.screens import dialogs as help_view
 from tui.dashboard.screens.campaign import CampaignScreen
@@ -21,7 +22,6 @@ from tui.dashboard.screens.dialogs import Ask, Confirm, Text
 from tui.dashboard.screens.replay import ReplayScreen
 from tui.dashboard.style import ASCII, DARK, LIGHT, THEMES, UNICODE, wants_ascii
 from tui.dashboard.terminal import end_for_sure, handle_signals, notification, watch_tty
-from tui.plaintext import one_line
 from tui.viewer.narrator import REASON_LIMIT, parting
 from tui.viewer.session import Watched, unseen
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from textual.screen import Screen
 
     from engine.worker.controlsocket import Command
-    from sessions.disk.store import SessionFolder
+    from sessions.store import SessionFolder
     from tui.dashboard.style import Glyphs
 
 Mode = Literal["attach", "replay", "home"]

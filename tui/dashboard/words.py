@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from rich.cells import cell_len, set_cell_size
 
 from sessions.numbers import clock
-from tui.plaintext import one_line
+from sessions.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,8 +17,8 @@ from tui.viewer.session import Worker
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sessions.disk.store import SessionFolder
     from sessions.events import AnyEvent
+    from sessions.store import SessionFolder
 
 BATCH: Final = 1000
 POLL: Final = 0.1

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 from sessions import events
 from sessions.numbers import clock
 from sessions.state.fold import fold, new_state
+from sessions.text import one_line
 from stats.words import count
-from tui.plaintext import one_line
 
 if TYPE_CHECKING:
     from sessions.events import Event

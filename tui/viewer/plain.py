@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Final
 from sessions.disk.files import open_regular
 from sessions.disk.journal import Follower
 from sessions.errors import RefeedError
+from sessions.text import one_line
 from tui import errors
 from tui.console import say, warn
-from tui.plaintext import one_line
 from tui.viewer.narrator import REASON_LIMIT, Teller
 from tui.viewer.session import Worker, unseen
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sessions.disk.store import SessionFolder
+    from sessions.store import SessionFolder
 
 POLL: Final = 0.1
 SILENCE: Final = 1.7  # with one poll more it stays under the promised 2 s

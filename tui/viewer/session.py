@@ -10,16 +10,16 @@ from sessions.errors import RefeedError
 from sessions.events import Pivot, Progress
 from sessions.report.limits import looked, unfinished
 from sessions.state.fold import fold
-from tui.plaintext import one_line
+from sessions.text import one_line
 from tui.viewer.narrator import Teller
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sessions.disk.store import SessionFolder
     from sessions.events import AnyEvent
     from sessions.spec import CampaignSpec, Registration
     from sessions.state.campaign import CampaignState
+    from sessions.store import SessionFolder
     from stats.report import Report
     from stats.sequential import EProcess
 
@@ -197,7 +197,7 @@ class Watched:
 
     @property
     def status(self) -> str:
-        """What the session is doing: a word for a state of `sessions.disk.store`.
+        """What the session is doing: a word for a state of `sessions.store`.
 
         "unseen" besides these: the worker is of another host, and silent for so long that it may live or be dead.
         """

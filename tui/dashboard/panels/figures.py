@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
 
     from sessions.state.campaign import CampaignState
-    from stats.disagreement import Condition
+    from stats.counts import Condition
     from stats.joint import Joint
     from stats.probes import Probes
     from stats.report import Report

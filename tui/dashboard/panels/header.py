@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
+from sessions.text import one_line
 from tui.dashboard.words import (
     block,
     duration,
@@ -16,7 +17,6 @@ from tui.dashboard.words import (
     seconds_left,
     status,
 )
-from tui.plaintext import one_line
 
 if TYPE_CHECKING:
     from sessions.state.campaign import CampaignState

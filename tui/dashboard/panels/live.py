@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual.containers import Horizontal, Vertical
 
+from sessions.text import one_line
 from tui.dashboard.panels import path as curves
 from tui.dashboard.panels import records as problems
 from tui.dashboard.panels.base import Pane
@@ -21,14 +22,13 @@ from tui.dashboard.words import (
     width_of,
     wrapped,
 )
-from tui.plaintext import one_line
 from tui.viewer.session import process_name
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
 
     from sessions.state.campaign import CampaignState
-    from stats.disagreement import Condition
+    from stats.counts import Condition
     from tui.dashboard.style import Line, Span
     from tui.viewer.session import Watched
 

@@ -12,7 +12,7 @@ from tui.dashboard.words import joined
 from tui.viewer.session import at_planned_end, process, process_name
 
 if TYPE_CHECKING:
-    from stats.disagreement import Condition
+    from stats.counts import Condition
     from stats.rates import RateInterval
     from tui.dashboard.style import Glyphs, Line, Span
     from tui.viewer.session import Watched

@@ -11,6 +11,7 @@ from textual.widgets import Input
 
 from sessions.numbers import nats
 from sessions.state.columns import FAILED, UNKNOWN
+from sessions.text import one_line
 from tui.dashboard.panels import query
 from tui.dashboard.panels.base import Pane
 from tui.dashboard.panels.query import disagrees
@@ -20,7 +21,6 @@ from tui.dashboard.widgets.entry import PlainInput
 from tui.dashboard.widgets.lines import Lines
 from tui.dashboard.widgets.table import Column, LineTable
 from tui.dashboard.words import change, signed
-from tui.plaintext import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from sessions.numbers import interval, percent, points
 from sessions.report.limits import unfinished
+from sessions.report.reasons import failed_check
+from sessions.text import one_line
 from stats.decision import decide, doubt
 from stats.rates import nothing_seen
 from stats.words import count
@@ -15,7 +17,6 @@ from tui.dashboard.words import (
     heading,
     joined,
 )
-from tui.plaintext import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from sessions.state.campaign import CampaignState
     from stats.cache import CacheTally
     from stats.clustered import Interval
-    from stats.disagreement import Condition
+    from stats.counts import Condition
     from stats.live import TrendPoint
     from stats.rates import RateInterval
     from tui.dashboard.style import Glyphs, Ink, Line, Span
@@ -167,7 +168,7 @@ def cache(watched: Watched, width: int, glyphs: Glyphs) -> tuple[Line, ...]:
     if tally.failures:
         counts = f" CACHE FAILED {len(tally.failures)} of {tally.checked:,} pivots "
         first: tuple[Span, ...] = ((counts, "bad"), (f" verified {percent(tally.rate)}", "plain"), _proof(tally))
-        text = f"first: {one_line(tally.failures[0], 400)}"
+        text = f"first: {one_line(failed_check(tally.failures[0]), 400)}"
         told = textwrap.wrap(text, width, max_lines=2, placeholder=glyphs.ellipsis)
         return first, *(((part, "strong"),) for part in told)
     if tally.checked == 0 and tally.not_instrumented > 0:

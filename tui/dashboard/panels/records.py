@@ -10,12 +10,12 @@ from textual.binding import Binding
 from textual.message import Message
 
 from sessions.numbers import clock, points
+from sessions.text import one_line
 from tui.dashboard.panels import setup as registration
 from tui.dashboard.panels.base import Pane
 from tui.dashboard.style import text_of
 from tui.dashboard.widgets.lines import Lines, ScrollLines
 from tui.dashboard.widgets.table import Column, LineTable
-from tui.plaintext import one_line
 from tui.viewer.plain import last_lines
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 from sessions.numbers import clock
 from sessions.report.limits import remarks
 from sessions.spec import CampaignSpec
+from sessions.text import one_line
 from tui.dashboard.words import heading
-from tui.plaintext import one_line
 from tui.setup.options import shown
 
 if TYPE_CHECKING:

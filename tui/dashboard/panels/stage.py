@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING, Final
 
+from sessions.text import one_line
 from stats.words import count
 from tui.dashboard.words import (
     bar,
@@ -15,7 +16,6 @@ from tui.dashboard.words import (
     status,
     wrapped,
 )
-from tui.plaintext import one_line
 from tui.viewer.narrator import REASON_LIMIT, which_problems
 from tui.viewer.session import unseen
 

@@ -13,22 +13,22 @@ from textual.message import Message
 from sessions.errors import RefeedError
 from sessions.numbers import NONE, interval, points
 from sessions.report.audit import Session, audit
+from sessions.text import one_line
 from stats.words import count
 from tui.dashboard.panels.base import SizedScreen
 from tui.dashboard.panels.rates import CONDITIONS, rate_line
 from tui.dashboard.widgets.bar import KeyBar
 from tui.dashboard.widgets.lines import Lines, ScrollLines
 from tui.dashboard.words import heading, model_name, wrapped
-from tui.plaintext import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from textual.app import ComposeResult
 
-    from sessions.disk.store import SessionFolder
+    from sessions.store import SessionFolder
     from stats.clustered import Pooled
-    from stats.disagreement import Condition, Disagreement
+    from stats.counts import Condition, Disagreement
     from stats.rates import RateInterval
     from tui.dashboard.app import RefeedApp
     from tui.dashboard.style import Glyphs, Ink, Line

@@ -9,11 +9,11 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 
 from engine.worker.lifecycle import GRACE_SECONDS
+from sessions.text import one_line
 from stats.words import count
 from tui.dashboard.widgets.entry import PlainInput
 from tui.dashboard.widgets.lines import Lines, ScrollLines
 from tui.dashboard.words import machine_word, width_of, wrapped
-from tui.plaintext import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,12 +10,13 @@ from textual import work
 from textual.binding import Binding
 from textual.message import Message
 
-from sessions.disk.store import Store
 from sessions.errors import RefeedError
 from sessions.exchange.export import FORMATS, export
+from sessions.listing import EXPLAINED, describe
 from sessions.report.audit import Session, audit
+from sessions.store import Store
+from sessions.text import one_line
 from stats.words import count
-from tui.commands.list import EXPLAINED, describe
 from tui.dashboard.panels.base import SizedScreen
 from tui.dashboard.screens import dialogs as help_view
 from tui.dashboard.screens import home_rows as home
@@ -25,7 +26,6 @@ from tui.dashboard.screens.new import NewScreen
 from tui.dashboard.widgets.bar import KeyBar
 from tui.dashboard.widgets.lines import Lines
 from tui.dashboard.widgets.table import LineTable
-from tui.plaintext import one_line
 from tui.viewer.report_text import render
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from textual.app import ComposeResult
 
-    from tui.commands.list import Entry
+    from sessions.listing import Entry
     from tui.dashboard.app import RefeedApp
 
 LOOK_EVERY = 2.0

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from sessions.text import one_line
 from tui.dashboard.widgets.table import Column
 from tui.dashboard.words import block, status, wrapped
-from tui.plaintext import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tui.commands.list import Entry
+    from sessions.listing import Entry
     from tui.dashboard.style import Glyphs, Line, Span
 
 NARROW: Final = (

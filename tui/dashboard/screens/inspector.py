@@ -13,11 +13,11 @@ from textual.message import Message
 from sessions.disk import texts as side_files
 from sessions.errors import RefeedError
 from sessions.events import Pivot
+from sessions.text import one_line
 from tui.dashboard.panels.base import SizedScreen
 from tui.dashboard.panels.inspector import inspector
 from tui.dashboard.widgets.bar import KeyBar
 from tui.dashboard.widgets.lines import Lines, ScrollLines
-from tui.plaintext import one_line
 
 if TYPE_CHECKING:
     from pathlib import Path

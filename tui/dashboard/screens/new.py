@@ -15,13 +15,13 @@ from engine.worker.supervisor import launch
 from sessions.errors import RefeedError
 from sessions.numbers import rough
 from sessions.presets import PRESETS
+from sessions.text import one_line
 from tui.dashboard.panels.base import SizedScreen
 from tui.dashboard.screens.dialogs import Ask, Confirm
 from tui.dashboard.widgets.bar import KeyBar
 from tui.dashboard.widgets.lines import Lines
 from tui.dashboard.widgets.table import Column, LineTable
 from tui.dashboard.words import heading, money, wrapped
-from tui.plaintext import one_line
 from tui.setup.draft import NAMES, OUTSIDE, Draft, meanings
 from tui.setup.launching import create, teller
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
 
     from engine.registration import Estimate
-    from sessions.disk.store import SessionFolder
+    from sessions.store import SessionFolder
     from tui.dashboard.app import RefeedApp
     from tui.dashboard.style import Glyphs, Ink, Line, Span
 
