@@ -234,7 +234,7 @@ def test_a_session_on_another_host_is_followed_and_said(
     """Where its lock is not seen, fresh writing tells that it runs; a silent one is not called dead."""
     monkeypatch.setattr("sessions.disk.store.FRESH_SECONDS", 2.0)
     folder = write([opened(), engine_ready(), *measured(0, (FLIPPED,))])
-    RunInfo(pid=1, started=1, boot="x", host="other", socket="/x").write(folder.run_path)
+    RunInfo(pid=1, started=1, boot="x", host="other").write(folder.run_path)
     assert cli.run(["report", folder.id]) == errors.DONE  # what takes seconds to import on a busy machine is there then
     capsys.readouterr()
     os.utime(folder.journal_path)

@@ -31,7 +31,7 @@ def far(home: Path) -> Script:
     for problem in range(2):
         script.problem(problem, script.nets())
     script.trunks(2)
-    run = RunInfo(pid=1, started=1, boot="another", host=FAR, socket="/run/there.sock")
+    run = RunInfo(pid=1, started=1, boot="another", host=FAR)
     run.write(script.folder.run_path)
     return script
 
@@ -136,7 +136,7 @@ def test_plain_lines_do_not_call_it_dead(tmp_path: Path, capsys: pytest.CaptureF
 def test_a_host_of_a_strangers_run_file_is_one_safe_line(tmp_path: Path) -> None:
     """Whoever made the folder chose that name."""
     script = far(tmp_path)
-    RunInfo(pid=1, started=1, boot="b", host="x\x1b]0;owned\x07" * 40, socket="s").write(script.folder.run_path)
+    RunInfo(pid=1, started=1, boot="b", host="x\x1b]0;owned\x07" * 40).write(script.folder.run_path)
     found = Worker.of(script.folder)
     assert found.live
     assert found.host.isprintable()

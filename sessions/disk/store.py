@@ -94,6 +94,11 @@ class SessionFolder:
         return self.path / "lock"
 
     @property
+    def requests_path(self) -> Path:
+        """Folder of what people ask of its worker."""
+        return self.path / "requests"
+
+    @property
     def summary_path(self) -> Path:
         """Cache of `summary`."""
         return self.path / "summary.json"
