@@ -234,7 +234,7 @@ def parting_words(watched: Watched) -> str:
     if watched.mode == "replay":
         return ""
     if watched.live and state.ended is None:
-        return "".join(f"{line}\n" for line in parting(session, paused=state.paused, host=watched.away))
+        return "".join(f"{line}\n" for line in parting(session, paused=state.paused))
     if not watched.was_live:
         return ""
     if watched.away:
