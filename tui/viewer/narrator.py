@@ -193,22 +193,20 @@ def _found(row: ProblemRow) -> str:
     )
 
 
-def parting(session: str, *, paused: bool, host: str = "") -> tuple[str, ...]:
+def parting(session: str, *, paused: bool) -> tuple[str, ...]:
     """What a shell shows after a viewer left a session whose worker lives on: how to come back, and how to end it.
 
     Args:
         session: its id.
         paused: whether it waits.
-        host: on which it runs, where that is another one; empty otherwise.
     """
     stands = "stays paused; its engine and memory stay held (and billed)" if paused else "goes on"
-    there = f"  (on host {host})" if host else ""
-    resume = (f"  go on:      refeed-tui resume {session}{there}",) if paused else ()
+    resume = (f"  go on:      refeed-tui resume {session}",) if paused else ()
     return (
         f"session {session} {stands}.",
         f"  come back:  refeed-tui attach {session}",
         *resume,
-        f"  stop it:    refeed-tui abort {session}{there}",
+        f"  stop it:    refeed-tui abort {session}",
     )
 
 

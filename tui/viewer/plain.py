@@ -86,7 +86,7 @@ class PlainFollower:
         """Whether a worker runs, here or on a host whose lock is not seen here."""
         before, self.worker = self.worker, Worker.of(self.folder)
         if self.worker.live and self.worker.host and not before.host:
-            self._say(f"runs on host {self.worker.host}; pause, resume and abort have to be asked there")
+            self._say(f"runs on host {self.worker.host}")
         return self.worker.live
 
     def _poll(self) -> None:

@@ -76,11 +76,8 @@ def _standing(watched: Watched, width: int, glyphs: Glyphs) -> tuple[Line, Line]
 
 def _held(watched: Watched, width: int, glyphs: Glyphs) -> tuple[Line, Line]:
     """What a pause costs, and what ends it."""
-    replayed, away = watched.mode == "replay", watched.away
-    held = "was held and billed meanwhile" if replayed else f"stays held and billed{'' if away else '; P goes on'}"
+    held = "was held and billed meanwhile" if watched.mode == "replay" else "stays held and billed; P goes on"
     text = f"PAUSED: the {machine_word(watched.state)} {held}"
-    if away:
-        return ((text, "warn"),), ((f"`refeed-tui resume` on host {away} goes on", "warn"),)
     return ((text, "warn"),), _load(watched.state, width, glyphs)
 
 

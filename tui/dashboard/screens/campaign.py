@@ -209,7 +209,7 @@ class CampaignScreen(SizedScreen):
         paused = self.watched.state.paused
         leave = f"leave ({'stays paused' if paused else 'campaign goes on'})" if running else "leave"
         commands = (("P", "resume" if paused else "pause"), ("A", "abort"))
-        control = commands if running and not self.watched.away else ()
+        control = commands if running else ()
         return (("q", leave), ("?", "help"), *control, *self.pane.keys, ("y", "copy"), ("^p", "palette"))
 
     def too_small(self) -> Sequence[Line]:
@@ -310,12 +310,8 @@ class CampaignScreen(SizedScreen):
             self.refeed.confirm_abort(self.watched)
 
     def controllable(self) -> bool:
-        """Whether there is a worker to command from here; says so where there is none."""
+        """Whether there is a worker to command, on whatever host; says so where there is none."""
         if not self.watched.live or self.watched.state.ended is not None:
             self.notify("no worker is running on this session", markup=False)
-            return False
-        if self.watched.away:
-            host = f"the worker runs on host {self.watched.away}"
-            self.notify(f"{host}: pause, resume and abort have to be asked there", markup=False)
             return False
         return True

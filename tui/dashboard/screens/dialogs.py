@@ -8,7 +8,7 @@ from textual.binding import Binding
 from textual.containers import Vertical
 from textual.screen import ModalScreen
 
-from engine.worker.lifecycle import GRACE_SECONDS
+from engine.worker.watchdog import LOADING_GRACE
 from sessions.text import one_line
 from stats.words import count
 from tui.dashboard.widgets.entry import PlainInput
@@ -196,7 +196,7 @@ def _when(state: CampaignState) -> str:
     """When a worker stops that is asked to now."""
     current = state.current
     if current.stage == "loading":
-        return f"The engine still loads: the worker stops within {GRACE_SECONDS:.0f} seconds, whatever it is reading"
+        return f"The engine still loads: the worker stops within {LOADING_GRACE:.0f} seconds, whatever it is reading"
     if current.stage == "closing":
         return "The worker is closing its engine already"
     at = f" (task {current.problem}, {current.stage})" if current.problem is not None else ""
