@@ -6,6 +6,7 @@ One step is `engine.step()`; `VllmBackend.run` is the whole of a batch's life: a
 
 from __future__ import annotations
 
+import gc
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -332,6 +333,7 @@ def _load(spec: CampaignSpec, tell: Progress, how: _How) -> VllmBackend:
     except BaseException:
         backend.close()
         raise
+    gc.freeze()  # what a started engine holds stays: no collection in a pass has to look through it
     clock["warm"] = time.monotonic()
     said = (*(() if found.warning is None else (found.warning,)), *warnings)
     for text in said:

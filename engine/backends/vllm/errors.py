@@ -114,6 +114,11 @@ KNOWN: Final = (
         "lower `gpu_memory_utilization` or `max_num_seqs`, or end other processes on the GPU (`nvidia-smi`)",
     ),
     Cause(
+        r"is greater than the derived max_model_len \(sliding_window",
+        "the model attends through a sliding window that is shorter than `max_model_len`",
+        "lower `max_model_len` to the window: beyond it a prefix loses its start, so no pivot can be verified",
+    ),
+    Cause(
         r"is greater than the derived max_model_len",
         "`max_model_len` is longer than the model's context",
         "lower `max_model_len`",
