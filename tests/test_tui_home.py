@@ -13,19 +13,19 @@ from textual.widgets import Input
 from sessions.errors import RefeedError
 from tests.helpers.tui_journals import Script, imported
 from tests.helpers.tui_pilot import living, opened, screen_text, until, when
-from tui.commands.list import describe
 from tui.dashboard.screens.dialogs import HOME_KEYS
 from tui.dashboard.screens.home import HomeScreen
 from tui.dashboard.screens.new import NewScreen
 from tui.dashboard.widgets.lines import ScrollLines
 from tui.dashboard.widgets.table import LineTable
 from tui.setup.draft import NAMES, Draft
+from tui.viewer.listing import describe
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from sessions.disk.store import SessionFolder
-    from tui.commands.list import Entry
+    from tui.viewer.listing import Entry
 
 
 @pytest.fixture

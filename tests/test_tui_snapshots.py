@@ -39,7 +39,6 @@ class _Still:
 def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Script]:
     """A campaign in its 13th problem, with a living worker, on a clock that stands."""
     monkeypatch.setenv("REFEED_TUI_HOME", str(tmp_path))
-    monkeypatch.setenv("TZ", "UTC")
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setattr(watched, "time", _Still)
     made = Script(tmp_path, name="credit-audit", price=2.5, session_id="20260921-141320-demo")

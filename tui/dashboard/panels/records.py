@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sessions.state.campaign import CampaignState
     from sessions.state.rows import ProblemRow
     from tui.dashboard.style import Ink, Line, Span
-    from tui.viewer.session import Watched
+    from tui.viewer.session import LiveSession
 
 WORKER_LINES = 500
 
@@ -41,14 +41,14 @@ class ProblemsPane(Pane):
         """A table."""
         yield LineTable(COLUMNS, id="problems-table", follow=True)
 
-    def paint(self, watched: Watched, *, plots: bool) -> None:
+    def paint(self, session: LiveSession, *, plots: bool) -> None:
         """Show them as they are."""
         if plots:
-            self.query_one("#problems-table", LineTable).show(ProblemRows(watched.state))
+            self.query_one("#problems-table", LineTable).show(ProblemRows(session.state))
 
-    def copied(self, watched: Watched) -> str:
+    def copied(self, session: LiveSession) -> str:
         """All rows, tab-separated."""
-        rows = ProblemRows(watched.state)
+        rows = ProblemRows(session.state)
         head = "\t".join(column.title for column in COLUMNS)
         return "\n".join((head, *("\t".join(text for text, _ in rows.cells(row)) for row in range(len(rows)))))
 
@@ -85,18 +85,18 @@ class LogPane(Pane):
         """Let go of the session."""
         self._lines = self._of = None
 
-    def paint(self, watched: Watched, *, plots: bool) -> None:
+    def paint(self, session: LiveSession, *, plots: bool) -> None:
         """Show new entries."""
         note = self.query_one("#log-note", Lines)
         if not self.worker:
-            note.show((((f"{len(watched.log):,} entries; w shows worker.log", "muted"),),))
+            note.show((((f"{len(session.log):,} entries; w shows worker.log", "muted"),),))
             table = self.query_one("#log-table", LineTable)
-            if self._lines is None or self._lines.width != table.room or self._of is not watched:
-                self._lines, self._of = LogLines(table.room), watched
-            table.show(LogRows(self._lines.take(watched.log, watched.log_first)))
+            if self._lines is None or self._lines.width != table.room or self._of is not session:
+                self._lines, self._of = LogLines(table.room), session
+            table.show(LogRows(self._lines.take(session.log, session.log_first)))
         elif plots:
-            note.show((((f"end of {watched.folder.log_path}; w shows the events", "muted"),),))
-            self._read(watched.folder.log_path)
+            note.show((((f"end of {session.folder.log_path}; w shows the events", "muted"),),))
+            self._read(session.folder.log_path)
 
     @work(thread=True, exclusive=True, group="worker-log")
     def _read(self, path: Path) -> None:
@@ -118,9 +118,9 @@ class LogPane(Pane):
     class Switched(Message):
         """The other log is wanted."""
 
-    def copied(self, watched: Watched) -> str:
+    def copied(self, session: LiveSession) -> str:
         """All entries."""
-        del watched
+        del session
         rows = self.query_one("#log-table", LineTable).rows
         return "\n".join(text for row in range(len(rows)) for text, _ in rows.cells(row))
 
@@ -134,16 +134,16 @@ class RegistrationPane(Pane):
         """Lines."""
         yield ScrollLines(id="registration")
 
-    def paint(self, watched: Watched, *, plots: bool) -> None:
+    def paint(self, session: LiveSession, *, plots: bool) -> None:
         """Show it."""
         if plots:
             body = self.query_one("#registration", ScrollLines)
-            body.show(registration.lines(watched, max(40, body.size.width - 1), self.glyphs))
+            body.show(registration.lines(session, max(40, body.size.width - 1), self.glyphs))
 
-    def copied(self, watched: Watched) -> str:
+    def copied(self, session: LiveSession) -> str:
         """Everything, also what is scrolled away; each value on one line, however the screen breaks it."""
         width = max(40, self.query_one("#registration", ScrollLines).size.width - 1)
-        found = registration.lines(watched, width, self.glyphs, whole=True)
+        found = registration.lines(session, width, self.glyphs, whole=True)
         return "\n".join(text_of(spans).rstrip() for spans in found)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import work
 from textual.binding import Binding
@@ -14,8 +14,8 @@ from sessions.errors import RefeedError
 from sessions.numbers import NONE, interval, points
 from sessions.report.audit import Session, audit
 from stats.words import count
-from tui.dashboard.panels.base import SizedScreen
 from tui.dashboard.panels.rates import CONDITIONS, rate_line
+from tui.dashboard.screens.base import SizedScreen
 from tui.dashboard.widgets.bar import KeyBar
 from tui.dashboard.widgets.lines import Lines, ScrollLines
 from tui.dashboard.words import heading, model_name, wrapped
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from stats.clustered import Pooled
     from stats.disagreement import Condition, Disagreement
     from stats.rates import RateInterval
-    from tui.dashboard.app import RefeedApp
     from tui.dashboard.style import Glyphs, Ink, Line
 
 
@@ -203,7 +202,7 @@ class CompareScreen(SizedScreen):
         if self._found:
             body = self.query_one("#compare", ScrollLines)
             width = max(40, self.app.size.width - 5)
-            body.show(lines(self._found[self._condition], self._condition, width, cast("RefeedApp", self.app).glyphs))
+            body.show(lines(self._found[self._condition], self._condition, width, self.services.glyphs))
 
     def action_condition(self) -> None:
         """The other set of eligible pivots."""
@@ -212,7 +211,7 @@ class CompareScreen(SizedScreen):
 
     def action_copy(self) -> None:
         """Copy the bars as text."""
-        cast("RefeedApp", self.app).copy(self.query_one("#compare", ScrollLines).text)
+        self.services.copy(self.query_one("#compare", ScrollLines).text)
 
     def action_back(self) -> None:
         """Back to the list."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from sessions.state.campaign import CampaignState
     from tui.dashboard.style import Line
-    from tui.viewer.session import Watched
+    from tui.viewer.session import LiveSession
 
 NARROWEST = 76
 _R = TypeVar("_R")
@@ -177,18 +177,18 @@ def keys(*, replay: bool) -> tuple[Line, ...]:
     return tuple(lines)
 
 
-def abort_question(watched: Watched) -> tuple[Line, ...]:
+def abort_question(session: LiveSession) -> tuple[Line, ...]:
     """What an abort ends, and what it loses: nothing that is recorded."""
-    state, spec = watched.state, watched.spec
+    state, spec = session.state, session.spec
     unclosed = len(state.unclosed)
     redo = f"{count(unclosed, 'problem')} in work ({count(state.waiting, 'pivot')} so far) would be measured again"
     return (
-        ((f"Abort {watched.folder.id}?", "strong"),),
+        ((f"Abort {session.folder.id}?", "strong"),),
         (),
         *wrapped(f"{_when(state)}, and frees the {machine_word(state)}.", WIDTH),
         *wrapped(f"Kept: everything recorded; {len(state.measured)} of {spec.problems} problems are measured.", WIDTH),
         *wrapped(f"Lost: nothing that is recorded. On resume, {redo}.", WIDTH),
-        *wrapped(f"`refeed-tui resume {watched.folder.id}` continues it.", WIDTH, "muted"),
+        *wrapped(f"`refeed-tui resume {session.folder.id}` continues it.", WIDTH, "muted"),
     )
 
 

@@ -11,8 +11,8 @@ from tui.plaintext import one_line
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tui.commands.list import Entry
     from tui.dashboard.style import Glyphs, Line, Span
+    from tui.viewer.listing import Entry
 
 NARROW: Final = (
     Column("", 1),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from typing import TYPE_CHECKING, ClassVar, Final, cast
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from rich.cells import cell_len
 from textual import work
@@ -15,7 +15,7 @@ from engine.worker.supervisor import launch
 from sessions.errors import RefeedError
 from sessions.numbers import rough
 from sessions.presets import PRESETS
-from tui.dashboard.panels.base import SizedScreen
+from tui.dashboard.screens.base import SizedScreen
 from tui.dashboard.screens.dialogs import Ask, Confirm
 from tui.dashboard.widgets.bar import KeyBar
 from tui.dashboard.widgets.lines import Lines
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from engine.registration import Estimate
     from sessions.disk.store import SessionFolder
-    from tui.dashboard.app import RefeedApp
     from tui.dashboard.style import Glyphs, Ink, Line, Span
 
 KEYS = (
@@ -83,11 +82,6 @@ class NewScreen(SizedScreen):
         self.draft = Draft()
         self._launching = False
 
-    @property
-    def refeed(self) -> RefeedApp:
-        """The application, by its own type."""
-        return cast("RefeedApp", self.app)
-
     def compose(self) -> ComposeResult:
         """Preset, fields, estimate, command."""
         yield Lines(id="too-small")
@@ -124,7 +118,7 @@ class NewScreen(SizedScreen):
 
     @work(thread=True, exclusive=True, group="estimate")
     def _estimate(self, draft: Draft, width: int) -> None:
-        lines: list[Line] = [heading("Estimate", width, self.refeed.glyphs)]
+        lines: list[Line] = [heading("Estimate", width, self.services.glyphs)]
         try:
             asked = draft.asked()
             spec, trouble = asked.spec, ""
@@ -138,7 +132,7 @@ class NewScreen(SizedScreen):
                 lines += wrapped(trouble, width, "warn")
         except RefeedError as error:
             lines += wrapped(str(error), width, "bad")
-        lines.append(heading("Command", width, self.refeed.glyphs))
+        lines.append(heading("Command", width, self.services.glyphs))
         lines += wrapped(draft.command(), width, "strong")
         self.post_message(Sized(tuple(lines)))
 
@@ -154,7 +148,7 @@ class NewScreen(SizedScreen):
     def _explain(self) -> None:
         name = NAMES[self.query_one(LineTable).cursor]
         width = max(40, self.app.size.width - 2)
-        self.query_one("#new-meaning", Lines).show(detail(self.draft, name, width, self.refeed.glyphs))
+        self.query_one("#new-meaning", Lines).show(detail(self.draft, name, width, self.services.glyphs))
 
     def on_line_table_chosen(self, message: LineTable.Chosen) -> None:
         """Change a field."""
@@ -185,7 +179,7 @@ class NewScreen(SizedScreen):
 
     def action_copy(self) -> None:
         """Copy the command."""
-        self.refeed.copy(self.draft.command())
+        self.services.copy(self.draft.command())
 
     def action_launch(self) -> None:
         """Ask, then register and start the worker."""
@@ -225,7 +219,7 @@ class NewScreen(SizedScreen):
             self._show(message.error)
             return
         self.dismiss()
-        self.refeed.open(message.folder, "attach")
+        self.services.open(message.folder, "attach")
 
     def action_back(self) -> None:
         """Back to the list."""
