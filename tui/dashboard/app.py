@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from textual.app import SystemCommand
     from textual.screen import Screen
 
-    from engine.worker.controlsocket import Command
     from sessions.disk.store import SessionFolder
+    from tui.dashboard.services import Command
     from tui.dashboard.style import Glyphs
 
 Mode = Literal["attach", "replay", "home"]
@@ -74,7 +74,6 @@ class RefeedApp(App[Parting]):
         ascii_only: bool | None = None,
         slow: bool = False,
     ) -> None:
-        """Prepare; nothing is read before it runs."""
         super().__init__()
         self.glyphs: Glyphs = ASCII if (wants_ascii() if ascii_only is None else ascii_only) else UNICODE
         ScrollBar.renderer = AsciiBars if self.glyphs.ascii_only else ScrollBarRender

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Literal, Protocol, cast
 if TYPE_CHECKING:
     from textual.dom import DOMNode
 
-    from engine.worker.controlsocket import Command
     from sessions.disk.store import SessionFolder
     from tui.dashboard.style import Glyphs
+
+
+Command = Literal["pause", "resume", "abort"]
 
 
 class Services(Protocol):

@@ -29,7 +29,6 @@ class Batch(Message):
     """Events from the journal, and what else the reader knows."""
 
     def __init__(self, events: list[AnyEvent], worker: Worker, *, caught_up: bool, broken: str = "") -> None:
-        """Hold what was read."""
         super().__init__()
         self.events = events
         self.worker = worker

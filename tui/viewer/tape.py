@@ -51,7 +51,6 @@ class Tape:
     playing: bool = True
 
     def __post_init__(self) -> None:
-        """Lay the events on the tape."""
         clock, before = 0.0, 0.0
         for event in self.events:
             step = min(event.mono, LONGEST_GAP) if isinstance(event, Opened) else max(0.0, event.mono - before)

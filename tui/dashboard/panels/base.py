@@ -28,7 +28,6 @@ class Pane(Vertical):
     wants_report: ClassVar[bool] = False
 
     def __init__(self, *, id: str) -> None:  # noqa: A002  (Textual's name)
-        """Style it as a pane."""
         super().__init__(id=id, classes="pane")
         self._shown_for: tuple[object, ...] = ()
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from textual.containers import Horizontal, Vertical
 
 from tui.dashboard.panels import path as curves
-from tui.dashboard.panels import records as problems
+from tui.dashboard.panels import problems
 from tui.dashboard.panels.base import Pane
 from tui.dashboard.panels.path import sequential
 from tui.dashboard.panels.rates import CACHE_WORDS, cache, disagreement

@@ -219,7 +219,6 @@ class PivotRows:
     """Pivots as rows of a table; a row's name is its place in the journal's order."""
 
     def __init__(self, state: CampaignState, rows: NDArray[np.int64] | None, wide: int) -> None:
-        """Show these rows of `state.pivots` (None: all) in as many columns as `columns(wide)` has."""
         self._state = state
         self._rows = rows
         self._count = len(state.pivots) if rows is None else len(rows)
@@ -227,7 +226,6 @@ class PivotRows:
         self._places: dict[int, int] | None = None
 
     def __len__(self) -> int:
-        """How many."""
         return self._count
 
     def key(self, row: int) -> int:

@@ -1,4 +1,4 @@
-"""What was registered, and whatever departed from it."""
+"""Panel 8: what was registered, and whatever departed from it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Final
 from sessions.numbers import clock, moment
 from sessions.report.limits import remarks
 from sessions.spec import CampaignSpec
+from tui.dashboard.panels.base import Pane
+from tui.dashboard.style import text_of
+from tui.dashboard.widgets.lines import ScrollLines
 from tui.dashboard.words import heading
 from tui.plaintext import one_line
 from tui.setup.options import shown
@@ -15,12 +18,36 @@ from tui.setup.options import shown
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from textual.app import ComposeResult
+
     from sessions.state.campaign import CampaignState
     from tui.dashboard.style import Glyphs, Line
     from tui.viewer.session import LiveSession
 
 NAME: Final = 26
 LONGEST: Final = 2000
+
+
+class RegistrationPane(Pane):
+    """What was registered, and what departed from it."""
+
+    title = "Setup"
+
+    def compose(self) -> ComposeResult:
+        """Lines."""
+        yield ScrollLines(id="registration")
+
+    def paint(self, session: LiveSession, *, plots: bool) -> None:
+        """Show it."""
+        if plots:
+            body = self.query_one("#registration", ScrollLines)
+            body.show(lines(session, max(40, body.size.width - 1), self.glyphs))
+
+    def copied(self, session: LiveSession) -> str:
+        """Everything, also what is scrolled away; each value on one line, however the screen breaks it."""
+        width = max(40, self.query_one("#registration", ScrollLines).size.width - 1)
+        found = lines(session, width, self.glyphs, whole=True)
+        return "\n".join(text_of(spans).rstrip() for spans in found)
 
 
 def lines(session: LiveSession, width: int, glyphs: Glyphs, *, whole: bool = False) -> tuple[Line, ...]:

@@ -12,8 +12,10 @@ from textual.widgets import ContentSwitcher, Input
 from tui.dashboard.panels.figures import JointPane, ProbePane, SelectionPane
 from tui.dashboard.panels.header import header
 from tui.dashboard.panels.live import LivePane
+from tui.dashboard.panels.log import LogPane
 from tui.dashboard.panels.pivots import PivotsPane
-from tui.dashboard.panels.records import LogPane, ProblemsPane, RegistrationPane
+from tui.dashboard.panels.problems import ProblemsPane
+from tui.dashboard.panels.setup import RegistrationPane
 from tui.dashboard.screens.base import SizedScreen
 from tui.dashboard.screens.dialogs import Confirm, abort_question
 from tui.dashboard.screens.inspector import InspectorScreen
@@ -43,7 +45,6 @@ class Reported(Message):
     """Every number of the first problems was computed."""
 
     def __init__(self, session: LiveSession, report: Report, problems: int) -> None:
-        """Hold them."""
         super().__init__()
         self.session = session
         self.report = report
@@ -69,7 +70,6 @@ class CampaignScreen(SizedScreen):
     ]
 
     def __init__(self, session: LiveSession) -> None:
-        """Prepare to watch; reading starts when it is shown."""
         super().__init__()
         self.session = session
         self.holding = False

@@ -105,7 +105,6 @@ class Folded(Message):
     """Sessions were folded to their ends."""
 
     def __init__(self, found: dict[Condition, list[Compared]]) -> None:
-        """Hold their bars, by conditioning."""
         super().__init__()
         self.found = found
 
@@ -148,7 +147,6 @@ class CompareScreen(SizedScreen):
     ]
 
     def __init__(self, folders: Sequence[SessionFolder]) -> None:
-        """Compare these, in this order."""
         super().__init__()
         self._folders = tuple(folders)
         self._found: dict[Condition, list[Compared]] = {}

@@ -42,7 +42,6 @@ class Confirm(Dialog[bool]):
     ]
 
     def __init__(self, lines: Sequence[Line]) -> None:
-        """Say what is at stake."""
         super().__init__()
         self._lines = tuple(lines)
 
@@ -63,7 +62,6 @@ class Ask(Dialog[str | None]):
     BINDINGS: ClassVar = [Binding("escape", "cancel", "cancel")]
 
     def __init__(self, question: str, value: str = "") -> None:
-        """Ask it."""
         super().__init__()
         self._question = question
         self._value = value
@@ -92,7 +90,6 @@ class Text(Dialog[None]):
     BINDINGS: ClassVar = [Binding("escape,q,question_mark", "close", "close")]
 
     def __init__(self, lines: Sequence[Line]) -> None:
-        """Show these lines."""
         super().__init__()
         self._lines = tuple(lines)
 

@@ -55,7 +55,6 @@ class Listed(Message):
     """The sessions were read."""
 
     def __init__(self, entries: Sequence[Entry], error: str = "") -> None:
-        """Hold them."""
         super().__init__()
         self.entries = tuple(entries)
         self.error = error
@@ -65,7 +64,6 @@ class Reported(Message):
     """A session's report was made."""
 
     def __init__(self, lines: Sequence[str]) -> None:
-        """Hold it."""
         super().__init__()
         self.lines = tuple(lines)
 
@@ -89,7 +87,6 @@ class HomeScreen(SizedScreen):
     ]
 
     def __init__(self) -> None:
-        """Nothing is read before it is shown."""
         super().__init__()
         self.marked: frozenset[str] = frozenset()
         self._entries: tuple[Entry, ...] = ()

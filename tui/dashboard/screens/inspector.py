@@ -35,7 +35,6 @@ class Found(Message):
     """A pivot's event and its problem's texts were read."""
 
     def __init__(self, pivot: Pivot | None, texts: ProblemTexts | None, missing: str) -> None:
-        """Hold them."""
         super().__init__()
         self.pivot = pivot
         self.texts = texts

@@ -46,7 +46,6 @@ class Sized(Message):
     """What the draft will take was estimated."""
 
     def __init__(self, lines: tuple[Line, ...]) -> None:
-        """Hold it in words."""
         super().__init__()
         self.lines = lines
 
@@ -55,7 +54,6 @@ class Launched(Message):
     """A worker is ready, or it is not and this says why."""
 
     def __init__(self, folder: SessionFolder | None, error: str) -> None:
-        """Hold the session, or the error."""
         super().__init__()
         self.folder = folder
         self.error = error
@@ -77,7 +75,6 @@ class NewScreen(SizedScreen):
     ]
 
     def __init__(self) -> None:
-        """Start from the first preset."""
         super().__init__()
         self.draft = Draft()
         self._launching = False
@@ -254,12 +251,10 @@ class FieldRows:
     """Fields of a draft; a row's name is its place."""
 
     def __init__(self, draft: Draft) -> None:
-        """Take the values as they are."""
         self._draft = draft
         self._meanings = meanings()
 
     def __len__(self) -> int:
-        """How many."""
         return len(NAMES)
 
     def key(self, row: int) -> int:

@@ -66,7 +66,6 @@ class Loaded(Message):
     """A recorded session was read to its end."""
 
     def __init__(self, tape: Tape, broken: str) -> None:
-        """Hold it."""
         super().__init__()
         self.tape = tape
         self.broken = broken
@@ -76,7 +75,6 @@ class Refolded(Message):
     """A replay was folded up to another place."""
 
     def __init__(self, session: LiveSession, position: int) -> None:
-        """Hold the state at that place."""
         super().__init__()
         self.session = session
         self.position = position
