@@ -30,7 +30,7 @@ async def draw(args: argparse.Namespace) -> str:
     async with app.run_test(size=(width, height)) as pilot:
         app.theme = f"refeed-{args.theme}"
         screen = app.screen
-        while not isinstance(screen, CampaignScreen) or not screen.watched.caught_up:
+        while not isinstance(screen, CampaignScreen) or not screen.session.caught_up:
             await pilot.pause(0.05)
             screen = app.screen
         if args.position is not None and isinstance(screen, ReplayScreen) and screen.tape is not None:

@@ -110,7 +110,7 @@ def view(folder: str, seconds: float, out: str, keys: str) -> None:
             while not isinstance(self.screen, CampaignScreen) or self.screen.paints == 0:  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
             found["first_frame_s"], found["first_frame_cpu_s"] = time.time() - started, time.process_time()
-            while not self.screen.watched.caught_up:  # noqa: ASYNC110
+            while not self.screen.session.caught_up:  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
             self.screen.repaint(force=True)
             await asyncio.sleep(0)
@@ -119,7 +119,7 @@ def view(folder: str, seconds: float, out: str, keys: str) -> None:
                 self.simulate_key(key)
             await asyncio.sleep(1.0)
             usage, clock = resource.getrusage(resource.RUSAGE_SELF), time.monotonic()
-            events = self.screen.watched.state.events
+            events = self.screen.session.state.events
             while time.monotonic() - clock < seconds:
                 asked = time.monotonic()
                 await asyncio.sleep(0.01)
@@ -127,9 +127,9 @@ def view(folder: str, seconds: float, out: str, keys: str) -> None:
             now = resource.getrusage(resource.RUSAGE_SELF)
             took = time.monotonic() - clock
             found["cpu_share"] = (now.ru_utime + now.ru_stime - usage.ru_utime - usage.ru_stime) / took
-            found["events_per_s"] = (self.screen.watched.state.events - events) / took
-            found["events"] = self.screen.watched.state.events
-            found["pivots"] = len(self.screen.watched.state.pivots)
+            found["events_per_s"] = (self.screen.session.state.events - events) / took
+            found["events"] = self.screen.session.state.events
+            found["pivots"] = len(self.screen.session.state.pivots)
             found["peak_mb"] = now.ru_maxrss / 1024
             self.exit(0)
 

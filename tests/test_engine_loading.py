@@ -26,7 +26,7 @@ from tests.helpers.cli_sessions import worker_home
 from tests.helpers.session_events import engine_ready, opened
 from tests.helpers.workers import events_of, wait_for
 from tui import cli, errors
-from tui.viewer.narrator import Teller
+from tui.viewer.session import LiveSession
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -147,11 +147,11 @@ def test_an_engine_that_closes_is_said_to_close() -> None:
     assert isinstance(end, Ended)
     assert isinstance(notice, Notice)
     assert (notice.kind, notice.text) == ("closing", "closing the engine")
-    teller = Teller(session.spec())
+    reading = LiveSession.of(session, "attach")
     for event in before:
-        teller.hear(event)
-    assert teller.hear(notice) == []
-    assert teller.now(0.0).endswith("closing the engine")
+        reading.add(event)
+    assert reading.add(notice) == []
+    assert reading.narrator.current(0.0).endswith("closing the engine")
     state = fold_all(session.spec(), [opened(), engine_ready(), notice])
     assert (state.current.stage, state.current.problem) == ("closing", None)
 

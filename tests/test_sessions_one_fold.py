@@ -11,7 +11,7 @@ from sessions.disk.journal import read
 from tests.helpers.cli_sessions import write
 from tests.helpers.session_events import closed, opened, pivot
 from tui import cli, errors
-from tui.viewer.session import Watched
+from tui.viewer.session import LiveSession
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,11 +24,11 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REFEED_TUI_HOME", str(tmp_path))
 
 
-def screen(folder: SessionFolder) -> Watched:
+def screen(folder: SessionFolder) -> LiveSession:
     """What a viewer holds once it read the journal to its end."""
-    watched = Watched.of(folder, "attach")
-    watched.take(list(read(folder.journal_path, folder.registration().digest)))
-    return watched
+    session = LiveSession.of(folder, "attach")
+    session.take(list(read(folder.journal_path, folder.registration().digest)))
+    return session
 
 
 def test_a_pivot_that_is_written_twice_counts_once_in_list_report_and_screen(
@@ -43,7 +43,7 @@ def test_a_pivot_that_is_written_twice_counts_once_in_list_report_and_screen(
     assert cli.run(["report", folder.id, "--json"]) == errors.DONE
     told = json.loads(capsys.readouterr().out)
     assert (told["problems"], told["pivots"], told["pooled_excess"]["value"]) == (1, 2, 0.5)
-    live = screen(folder).teller.state.live
+    live = screen(folder).state.live
     assert (live.problems, live.pivots, live.pooled_excess().value) == (1, 2, 0.5)
 
 

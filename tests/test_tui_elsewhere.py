@@ -12,8 +12,7 @@ from sessions.disk.folder import RunInfo
 from sessions.disk.requests import look
 from sessions.store import FRESH_SECONDS
 from tests.helpers.tui_journals import Script
-from tests.helpers.tui_pilot import living, opened, screen_text
-from tui.dashboard.app import parting_words
+from tests.helpers.tui_pilot import living, opened, screen_text, session_of
 from tui.viewer.plain import PlainFollower
 from tui.viewer.session import Worker
 
@@ -67,9 +66,8 @@ async def test_a_worker_on_another_host_runs_and_can_be_asked(
 async def runs_there(script: Script) -> None:
     """Watch it."""
     async with opened(script.folder) as (app, pilot):
-        assert app.watched is not None
         text = screen_text(app)
-        parting = parting_words(app.watched)
+        parting = session_of(app).parting().words
         question = await asked(pilot, "A")
         await pilot.press("y")
         for _ in range(200):
@@ -115,14 +113,13 @@ async def test_whoever_leaves_after_it_fell_silent_is_told_the_same(tmp_path: Pa
     """The shell's last words do not call it dead either."""
     script = far(tmp_path)
     async with opened(script.folder) as (app, pilot):
-        assert app.watched is not None
         assert "RUNNING" in screen_text(app)
         silent(script)
         for _ in range(100):
             await pilot.pause(0.05)
-            if not app.watched.live:
+            if not session_of(app).live:
                 break
-        last = parting_words(app.watched)
+        last = session_of(app).parting().words
     assert "not seen any more" in last
     assert "died there; `refeed-tui list` there says which" in last
     assert "interrupted" not in last

@@ -63,7 +63,6 @@ class Signalled(BaseException):
     """SIGTERM or SIGHUP arrived; not an Exception, so that nothing on the way mistakes it for a failure."""
 
     def __init__(self, number: int) -> None:
-        """Remember the signal's number."""
         super().__init__(number)
         self.number = number
 

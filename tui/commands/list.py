@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,6 +12,9 @@ from sessions.store import Store
 from sessions.text import one_line
 from tui.commands.base import Command, json_option
 from tui.console import say, say_json
+
+if TYPE_CHECKING:
+    from sessions.listing import Entry
 
 GAP = "  "
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from stats.live import TrendPoint
     from stats.rates import RateInterval
     from tui.dashboard.style import Glyphs, Ink, Line, Span
-    from tui.viewer.session import Watched
+    from tui.viewer.session import LiveSession
 
 CONDITIONS: Final[dict[Condition, str]] = {
     "common": "eligible where any pass is nonzero",
@@ -37,10 +37,10 @@ CONDITIONS: Final[dict[Condition, str]] = {
 
 
 def disagreement(
-    watched: Watched, condition: Condition, width: int, glyphs: Glyphs, *, titled: bool
+    session: LiveSession, condition: Condition, width: int, glyphs: Glyphs, *, titled: bool
 ) -> tuple[Line, ...]:
     """Re-feed against the floor with intervals on one scale, and the pooled excess with the registered verdict."""
-    live = watched.state.live
+    live = session.state.live
     counts = live.common if condition == "common" else live.exact1
     trend = live.trend(condition)
     lines: list[Line] = []
@@ -59,7 +59,7 @@ def disagreement(
         rate_line(name, ink, rate, (changed, counts.n), live.informative, scale, width, glyphs)
         for name, ink, rate, changed in rows
     ]
-    lines.append(_excess(watched, condition, width, glyphs))
+    lines.append(_excess(session, condition, width, glyphs))
     return tuple(lines)
 
 
@@ -128,8 +128,8 @@ def whisker(
     return ((text.ljust(cells), ink),)
 
 
-def _excess(watched: Watched, condition: Condition, width: int, glyphs: Glyphs) -> Line:
-    live, spec = watched.state.live, watched.spec
+def _excess(session: LiveSession, condition: Condition, width: int, glyphs: Glyphs) -> Line:
+    live, spec = session.state.live, session.spec
     pooled = live.pooled_excess(condition)
     spread = f" {interval(pooled.ci95, signed=True)}" if pooled.ci95 is not None else ""
     why: tuple[Span, ...] = (("(", "muted"), (f"{pooled.why})", "muted")) if pooled.ci95 is None else ()
@@ -140,7 +140,7 @@ def _excess(watched: Watched, condition: Condition, width: int, glyphs: Glyphs) 
         negligible=spec.decision[0],
         load_bearing=spec.decision[1],
     )
-    so_far = " so far" if unfinished(watched.state) else ""
+    so_far = " so far" if unfinished(session.state) else ""
     rule = f"<{100 * spec.decision[0]:.3g}pp negligible, >{100 * spec.decision[1]:.3g}pp load-bearing"
     verdict: Sequence[Span] = ()
     if condition == "common" and ruled.verdict is not None:
@@ -161,10 +161,10 @@ def _excess(watched: Watched, condition: Condition, width: int, glyphs: Glyphs) 
 CACHE_WORDS: Final[dict[int, tuple[str, Ink]]] = {0: ("ok  ", "good"), 1: ("MISS", "bad"), 2: ("n/a ", "muted")}
 
 
-def cache(watched: Watched, width: int, glyphs: Glyphs) -> tuple[Line, ...]:
+def cache(session: LiveSession, width: int, glyphs: Glyphs) -> tuple[Line, ...]:
     """Cache verification: the verdict and its counts; then the first failure in words, or the decode-time share."""
-    tally = watched.state.cache_tally()
-    decode = _decode_share(watched.state)
+    tally = session.state.cache_tally()
+    decode = _decode_share(session.state)
     if tally.failures:
         counts = f" CACHE FAILED {len(tally.failures)} of {tally.checked:,} pivots "
         first: tuple[Span, ...] = ((counts, "bad"), (f" verified {percent(tally.rate)}", "plain"), _proof(tally))

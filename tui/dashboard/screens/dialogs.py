@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from sessions.state.campaign import CampaignState
     from tui.dashboard.style import Line
-    from tui.viewer.session import Watched
+    from tui.viewer.session import LiveSession
 
 NARROWEST = 76
 _R = TypeVar("_R")
@@ -42,7 +42,6 @@ class Confirm(Dialog[bool]):
     ]
 
     def __init__(self, lines: Sequence[Line]) -> None:
-        """Say what is at stake."""
         super().__init__()
         self._lines = tuple(lines)
 
@@ -63,7 +62,6 @@ class Ask(Dialog[str | None]):
     BINDINGS: ClassVar = [Binding("escape", "cancel", "cancel")]
 
     def __init__(self, question: str, value: str = "") -> None:
-        """Ask it."""
         super().__init__()
         self._question = question
         self._value = value
@@ -92,7 +90,6 @@ class Text(Dialog[None]):
     BINDINGS: ClassVar = [Binding("escape,q,question_mark", "close", "close")]
 
     def __init__(self, lines: Sequence[Line]) -> None:
-        """Show these lines."""
         super().__init__()
         self._lines = tuple(lines)
 
@@ -177,18 +174,18 @@ def keys(*, replay: bool) -> tuple[Line, ...]:
     return tuple(lines)
 
 
-def abort_question(watched: Watched) -> tuple[Line, ...]:
+def abort_question(session: LiveSession) -> tuple[Line, ...]:
     """What an abort ends, and what it loses: nothing that is recorded."""
-    state, spec = watched.state, watched.spec
+    state, spec = session.state, session.spec
     unclosed = len(state.unclosed)
     redo = f"{count(unclosed, 'problem')} in work ({count(state.waiting, 'pivot')} so far) would be measured again"
     return (
-        ((f"Abort {watched.folder.id}?", "strong"),),
+        ((f"Abort {session.folder.id}?", "strong"),),
         (),
         *wrapped(f"{_when(state)}, and frees the {machine_word(state)}.", WIDTH),
         *wrapped(f"Kept: everything recorded; {len(state.measured)} of {spec.problems} problems are measured.", WIDTH),
         *wrapped(f"Lost: nothing that is recorded. On resume, {redo}.", WIDTH),
-        *wrapped(f"`refeed-tui resume {watched.folder.id}` continues it.", WIDTH, "muted"),
+        *wrapped(f"`refeed-tui resume {session.folder.id}` continues it.", WIDTH, "muted"),
     )
 
 

@@ -64,7 +64,6 @@ class SessionRows:
     """Sessions, newest first; a row's name is derived from the session's id."""
 
     def __init__(self, entries: Sequence[Entry], marked: frozenset[str], width: int, glyphs: Glyphs) -> None:
-        """Show these, with those marked."""
         self.entries = tuple(entries)
         self._marked = marked
         self._columns = columns(width)
@@ -77,7 +76,6 @@ class SessionRows:
         return hash(entry.row.id)
 
     def __len__(self) -> int:
-        """How many."""
         return len(self.entries)
 
     def key(self, row: int) -> int:
