@@ -27,6 +27,7 @@ from engine.registration import require_engine
 from engine.worker.controlsocket import Server, socket_path
 from engine.worker.hooks import Notifier
 from engine.worker.lifecycle import FAILED, Loading, Options, Recorder, Run, attended, leave_now, limits_of
+from engine.worker.numerics import check_known, keep_process_mode
 from engine.worker.supervisor import Launcher, Ready
 from sessions.disk.files import Reserve
 from sessions.disk.folder import RunInfo, lock
@@ -126,6 +127,9 @@ def open_run(options: Options, launcher: Launcher, stack: ExitStack) -> Run:
     stack.callback(server.close)
     RunInfo.here(str(path), VERSION).write(session.run_path)
     catch_signals(control)
+    if state.runs and not options.allow_changed_engine:
+        keep_process_mode(state, os.environ)
+        check_known(session.spec(), state, os.environ)
     inputs = check_before(session, control, launcher) if state.runs else None
     journal = stack.enter_context(Journal.open(session.journal_path, session.registration().digest))
     for event in events:  # a last one that lacked its newline
