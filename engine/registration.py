@@ -6,6 +6,7 @@ import hashlib
 import importlib.util
 import time
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     Hear = Callable[[str, float], None]
 
-NEEDS: Final = {"embedded": ("torch", "tokenizers", "safetensors", "jinja2"), "vllm": ("vllm",)}
+NEEDS: Final = {"embedded": ("torch", "tokenizers", "safetensors", "transformers"), "vllm": ("vllm",)}
 PAPER_MODEL: Final = "Qwen/Qwen2.5-7B-Instruct"
 PART: Final = 1 << 22
 HEAR_SECONDS: Final = 1.0
@@ -181,6 +182,7 @@ def _settled(spec: CampaignSpec) -> CampaignSpec:
         numerics=numerics,
         batch_invariant=spec.batch_invariant or numerics == "invariant",
         cont_temperature=spec.temperature if spec.cont_temperature is None else spec.cont_temperature,
+        template_date=spec.template_date or datetime.now().astimezone().date().isoformat(),
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import math
+from datetime import date
 from typing import Final, Literal
 
 import msgspec
@@ -46,6 +47,7 @@ class CampaignSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         task: "arithmetic", "gsm8k", "gsm8k:PATH", or "jsonl:PATH" with lines {"question": TEXT, "answer": NUMBER}.
         prompt: instruction after the question; None for the task's own.
         system_prompt: system message; None for none.
+        template_date: day (YYYY-MM-DD) for chat templates that print one; None for the day of registration.
         start: first task index.
         problems: how many problems to measure.
         screen: "mixed" keeps problems whose trunks are neither all right nor all wrong.
@@ -94,6 +96,7 @@ class CampaignSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     task: str | None = None
     prompt: str | None = None
     system_prompt: str | None = None
+    template_date: str | None = None
     start: int = 0
     problems: int = 20
     screen: Screen = "none"
@@ -164,7 +167,7 @@ AT_MOST: Final[dict[str, float]] = {"top_p": 1, "gpu_memory_utilization": 1, "al
 LARGEST: Final = 2**31 - 1  # of every other whole number; none of them means anything beyond
 
 # Fields in which pooled campaigns may differ (protocol: Pooling); name and price are not fields of the spec.
-COHORT_FIELDS: Final = frozenset({"start", "problems", "screen", "scan_limit"})
+COHORT_FIELDS: Final = frozenset({"start", "problems", "screen", "scan_limit", "template_date"})
 
 
 def _reject(field: str, value: object, want: str) -> RefeedError:
@@ -185,6 +188,15 @@ def _check_ranges(spec: CampaignSpec) -> None:
         most = AT_MOST.get(field, LARGEST if isinstance(value, int) else math.inf)
         if isinstance(value, int | float) and not value <= most:
             raise _reject(field, value, f"at most {most}")
+
+
+def _check_date(day: str | None) -> None:
+    try:
+        fine = day is None or date.fromisoformat(day).isoformat() == day
+    except ValueError:
+        fine = False
+    if not fine:
+        raise _reject("template_date", day, "a day such as 2026-12-01")
 
 
 def _check_combinations(spec: CampaignSpec) -> None:
@@ -218,6 +230,7 @@ def check(spec: CampaignSpec) -> CampaignSpec:
     """
     _check_ranges(spec)
     _check_combinations(spec)
+    _check_date(spec.template_date)
     return spec
 
 

@@ -76,4 +76,11 @@ def _embedded(spec: CampaignSpec, progress: Progress) -> Backend:
         "threads": embedded_threads(),
     }
     given = {name: value for name, value in chosen.items() if value is not None}
-    return load_embedded(model_path(spec), dtype=spec.dtype, numerics=spec.numerics, progress=progress, **given)
+    return load_embedded(
+        model_path(spec),
+        dtype=spec.dtype,
+        numerics=spec.numerics,
+        template_date=spec.template_date,
+        progress=progress,
+        **given,
+    )

@@ -147,7 +147,9 @@ def _version(distribution: str) -> str | None:
 def embedded_engine() -> Check:
     """Torch is there and can be imported (in a process of its own: a broken one may crash)."""
     missing = [
-        name for name in ("torch", "tokenizers", "safetensors", "jinja2") if importlib.util.find_spec(name) is None
+        name
+        for name in ("torch", "tokenizers", "safetensors", "transformers")
+        if importlib.util.find_spec(name) is None
     ]
     if missing:
         hint = "reading sessions works without; to launch: pip install '.[embedded]'"
