@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SHOWN: Final = 60
+LONGEST: Final = 300
 WORDS: Final = ("tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json")
 CLOCK: Final = "strftime_now"  # transformers' function for templates: the moment of the call
 DIRECTIVES: Final = ("%-d", "%-m", *(f"%{letter}" for letter in "aAbBcdHIjmMpSUwWxXyY"))
@@ -146,7 +147,7 @@ def _transformers(folder: Path) -> Any:
     try:
         return AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
     except Exception as error:  # whatever transformers raises over a stranger's files
-        said = str(error).strip().partition("\n")[0]
+        said = " ".join(str(error).split())[:LONGEST]
         hint = "it needs a tokenizer that transformers' AutoTokenizer opens; download the checkpoint again"
         raise RefeedError("engine", f"the tokenizer of {folder} cannot be read: {said}", hint) from error
 

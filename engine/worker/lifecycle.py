@@ -17,7 +17,7 @@ from engine.digests import open_inputs
 from engine.protocol.campaign import run as measure_all
 from engine.protocol.context import Bench
 from engine.protocol.limits import Limits
-from engine.registration import READING
+from engine.registration import READING, first_prompt
 from engine.worker.canary import sing
 from engine.worker.guardian import guard
 from engine.worker.numerics import EngineChangedError, check_engine, engine_ready, keep_process_mode, pinned
@@ -152,6 +152,7 @@ def start_engine(run: Run, spec: CampaignSpec) -> tuple[Backend, Task]:
         recorder.emit(Notice(kind="warning", text=UNGUARDED))
         run.loading.stay()
     inputs = run.inputs or open_inputs(spec, hear)
+    first_prompt(spec, inputs.task)
     began = time.monotonic()
     keep_process_mode(state, os.environ)
     backend = load(pinned(spec, state), hear)

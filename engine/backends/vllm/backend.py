@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from engine.backend import EngineInfo, FirstToken, Request, StepStats
 from engine.backends.chat import Chat
+from engine.backends.early import check_checkpoint
 from engine.backends.vllm import (
     checks,
     compat,
@@ -346,6 +347,8 @@ def _load(spec: CampaignSpec, tell: Progress, how: _How) -> VllmBackend:
         compat.allow_amx()
     with progress.watched(tell):
         source = _files(how.model, tell)
+        if not isinstance(how.model, Path):
+            check_checkpoint(spec, Path(source.path), f"1 + 1 = ?\n\n{spec.prompt or ''}")
         clock["located"] = time.monotonic()
         tell("starting the engine core", 0.0)  # a core in its own process says nothing until it has started
         engine = _start(spec, source.path, how, cpu=found.cpu)
