@@ -6,25 +6,29 @@ import hashlib
 import importlib.util
 import time
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from engine.backends.early import check_checkpoint
 from engine.backends.load import model_path
 from engine.protocol.capacity import group_width, wave_width
 from engine.tasks.registry import from_anywhere, open_task
+from engine.tasks.task import user_message
 from sessions.errors import RefeedError
 from sessions.spec import BUNDLED_MODEL, check
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from sessions.spec import CampaignSpec
+    from engine.tasks.task import Task
+    from sessions.spec import CampaignSpec, EngineName
 
     Hear = Callable[[str, float], None]
 
-NEEDS: Final = {"embedded": ("torch", "tokenizers", "safetensors", "jinja2"), "vllm": ("vllm",)}
+NEEDS: Final = {"embedded": ("torch", "tokenizers", "safetensors", "transformers"), "vllm": ("vllm",)}
 PAPER_MODEL: Final = "Qwen/Qwen2.5-7B-Instruct"
 PART: Final = 1 << 22
 HEAR_SECONDS: Final = 1.0
@@ -52,7 +56,8 @@ def gpu_there() -> bool:
     return any(Path("/dev").glob("nvidia[0-9]*"))
 
 
-def _engine(spec: CampaignSpec) -> str:
+def chosen_engine(spec: CampaignSpec) -> EngineName:
+    """The engine that a launch would run: what the spec names, or with "auto" vLLM if it and a GPU are there."""
     if spec.engine != "auto":
         return spec.engine
     return "vllm" if _installed("vllm") and gpu_there() else "embedded"
@@ -173,7 +178,7 @@ def _model(spec: CampaignSpec, *, embedded: bool) -> str:
 
 def _settled(spec: CampaignSpec) -> CampaignSpec:
     """The spec with every `auto` and default replaced by what will run; nothing of it is looked for yet."""
-    engine = _engine(spec)
+    engine = chosen_engine(spec)
     embedded = engine == "embedded"
     numerics = "invariant" if embedded and spec.batch_invariant else spec.numerics
     return msgspec.structs.replace(
@@ -186,6 +191,7 @@ def _settled(spec: CampaignSpec) -> CampaignSpec:
         cont_temperature=spec.temperature if spec.cont_temperature is None else spec.cont_temperature,
         wave=wave_width(spec),
         group=group_width(spec),
+        template_date=spec.template_date or datetime.now().astimezone().date().isoformat(),
     )
 
 
@@ -212,6 +218,19 @@ def resolve(spec: CampaignSpec, hear: Hear | None = None) -> CampaignSpec:
     require_engine(settled.engine)
     resolved = _with_task(settled)
     return check(msgspec.structs.replace(resolved, model_digest=digest_of_model(resolved, hear)))
+
+
+def first_prompt(spec: CampaignSpec, task: Task) -> str | None:
+    """The first problem's prompt as the model would get it; None where the model's files are not on this machine.
+
+    Raises:
+        RefeedError: kind "engine", as `engine.backends.early.check_checkpoint`, for a model that cannot be measured.
+    """
+    folder = model_path(spec)
+    if not (folder / "config.json").is_file():  # of the hub, or in Mistral's own format
+        return None
+    instruction = task.instruction if spec.prompt is None else spec.prompt
+    return check_checkpoint(spec, folder, user_message(task.problem(spec.start), instruction))
 
 
 def rehearse(spec: CampaignSpec) -> tuple[CampaignSpec, tuple[str, ...]]:

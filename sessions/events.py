@@ -79,7 +79,9 @@ class EngineReady(Event, frozen=True, kw_only=True, gc=False, tag="engine-ready"
         numerics: name to text; everything that can change a logit.
         fingerprint: digest of `numerics`.
         machine: host facts that change no logit.
-        changed: names of `numerics` that differ from the session's first engine.
+        changed: names of `numerics` that differ from the session's first engine; also "canary".
+        canary: digest of the logprobs of fixed prompts, to their last bit; "varies" when two in a row differ; empty in
+            a journal that was written before there was one.
     """
 
     engine: str
@@ -94,6 +96,7 @@ class EngineReady(Event, frozen=True, kw_only=True, gc=False, tag="engine-ready"
     fingerprint: str
     machine: dict[str, str]
     changed: tuple[str, ...] = ()
+    canary: str = ""
 
 
 class WavePlanned(Event, frozen=True, kw_only=True, gc=False, tag="wave-planned"):

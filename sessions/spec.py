@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import math
+from datetime import date
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Final, Literal, NamedTuple
 
@@ -71,6 +72,10 @@ class CampaignSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     ] = None
     prompt: Annotated[str | None, Meta(description="instruction after the question; None for the task's own.")] = None
     system_prompt: Annotated[str | None, Meta(description="system message; None for none.")] = None
+    template_date: Annotated[
+        str | None,
+        Meta(description="day (YYYY-MM-DD) for chat templates that print one; None for the day of registration."),
+    ] = None
     start: Annotated[Index, Meta(description="first task index.")] = 0
     problems: Annotated[Count, Meta(description="how many problems to measure.")] = 20
     screen: Annotated[
@@ -142,7 +147,7 @@ class CampaignSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
 
 # Fields in which pooled campaigns may differ (protocol: Pooling); name and price are not fields of the spec.
-COHORT_FIELDS: Final = frozenset({"start", "problems", "screen", "scan_limit"})
+COHORT_FIELDS: Final = frozenset({"start", "problems", "screen", "scan_limit", "template_date"})
 
 
 def _reject(field: str, value: object, want: str) -> RefeedError:
@@ -201,6 +206,15 @@ def _check_ranges(fields: Mapping[str, object]) -> None:
             raise _reject(field.name, value, f"at most {kind.le}")
 
 
+def _check_date(day: str | None) -> None:
+    try:
+        fine = day is None or date.fromisoformat(day).isoformat() == day
+    except ValueError:
+        fine = False
+    if not fine:
+        raise _reject("template_date", day, "a day such as 2026-12-01")
+
+
 def _check_combinations(spec: CampaignSpec) -> None:
     low, high = spec.decision
     if not low <= high:
@@ -232,6 +246,7 @@ def check(spec: CampaignSpec) -> CampaignSpec:
     """
     _check_ranges(msgspec.structs.asdict(spec))
     _check_combinations(spec)
+    _check_date(spec.template_date)
     return spec
 
 

@@ -11,6 +11,7 @@ import torch
 import transformers
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
+from engine.backends.chat import Chat
 from engine.backends.embedded.backend import BUNDLED
 from engine.backends.embedded.batch import Piece, build
 from engine.backends.embedded.checkpoint import load_weights
@@ -18,7 +19,6 @@ from engine.backends.embedded.config import read_config
 from engine.backends.embedded.model import Model
 from engine.backends.embedded.numerics import SHAPES, dtype_of
 from engine.backends.embedded.pages import Pages
-from engine.backends.embedded.tokenizer import Tokenizer
 from tests.helpers.embedded_checkpoints import LLAMA, QWEN2, prompt_of, write_checkpoint
 
 if TYPE_CHECKING:
@@ -112,7 +112,9 @@ def test_bfloat16_logits_are_as_close_to_float32_as_transformers_are(checkpoint:
 @pytest.mark.parametrize("mode", ["split", "invariant"])
 def test_the_bundled_model_agrees_with_transformers(mode: str) -> None:
     """In fp32 to rounding; in bf16 with errors no larger than transformers' own, up to a fifth."""
-    prompt = Tokenizer(BUNDLED, read_config(BUNDLED)).encode_chat(None, "Tom has 12 apples and buys 7 more. How many?")
+    prompt = Chat(BUNDLED, read_config(BUNDLED).vocab_size).encode_chat(
+        None, "Tom has 12 apples and buys 7 more. How many?"
+    )
     exact = their_logits(BUNDLED, torch.float32, prompt)
     torch.testing.assert_close(our_logits(BUNDLED, "float32", mode, prompt, decoded=9), exact, rtol=0, atol=2e-4)
     theirs = (their_logits(BUNDLED, torch.bfloat16, prompt) - exact).square().mean().sqrt()
@@ -133,7 +135,7 @@ def test_shards_load_like_one_file(tmp_path: Path) -> None:
 def test_chat_template_encodes_like_transformers(tmp_path: Path) -> None:
     """The chat prompt's ids equal apply_chat_template's."""
     folder = write_checkpoint(tmp_path / "model", QWEN2)
-    ours = Tokenizer(folder, read_config(folder))
+    ours = Chat(folder, read_config(folder).vocab_size)
     theirs = PreTrainedTokenizerFast.from_pretrained(folder)
     for system in (None, "be brief"):
         messages = [] if system is None else [{"role": "system", "content": system}]

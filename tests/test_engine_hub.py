@@ -18,9 +18,10 @@ import pytest
 from engine.backends.load import BUNDLED_PATH, load
 from engine.backends.vllm import hub as hub_module
 from engine.backends.vllm.download import arrived, fetch
-from engine.backends.vllm.environment import MULTIPROCESS, recorded
+from engine.backends.vllm.environment import MULTIPROCESS
 from engine.backends.vllm.hub import look_up
 from engine.backends.vllm.preflight import require_room
+from engine.variables import recorded
 from engine.worker.numerics import keep_process_mode, pinned
 from sessions.errors import RefeedError
 from sessions.spec import CampaignSpec

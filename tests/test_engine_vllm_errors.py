@@ -13,7 +13,6 @@ from engine.backends.vllm import compat
 from engine.backends.vllm.checks import attention_used
 from engine.backends.vllm.compat import check_version, hardware_of
 from engine.backends.vllm.describe import ELSEWHERE
-from engine.backends.vllm.environment import recorded
 from engine.backends.vllm.errors import explain
 from engine.backends.vllm.hardware import check_attention, check_cpu, check_invariance, gpus_counted_apart
 from engine.backends.vllm.progress import bar_stage
@@ -267,14 +266,6 @@ def test_a_step_holds_a_cold_pass_and_an_invariant_one_the_same_tiles() -> None:
         {"engine": "vllm", "batch_invariant": True, "attention_backend": "FLASH_ATTN", "max_num_batched_tokens": 512}
     )
     assert refinements(chosen, batched_tokens=512, head_size=64) == {}
-
-
-def test_only_variables_that_may_change_a_logit_are_recorded() -> None:
-    """Kernel choices are; caches, ports, identities of one run and keys are not."""
-    found = recorded(
-        {"VLLM_BATCH_INVARIANT": "1", "VLLM_API_KEY": "k", "VLLM_DIST_IDENT": "x", "HOME": "/", "OMP_NUM_THREADS": "2"}
-    )
-    assert found == {"env:VLLM_BATCH_INVARIANT": "1", "env:OMP_NUM_THREADS": "2"}
 
 
 def test_progress_bars_are_known_by_their_words() -> None:

@@ -247,27 +247,57 @@ def test_a_model_without_weights_ends_as_failed_with_the_cause(store: Store, tmp
     assert "model.safetensors" in state.ended.reason
 
 
-def test_a_changed_engine_is_refused_unless_allowed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A resume on other numerics ends as failed and names what changed; allowed, it goes on and records it."""
+def test_a_variable_that_chooses_kernels_is_compared_before_anything_changes(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A resume with another one is refused at once: state and journal are as they were. Allowed, it is recorded."""
+    session = make(store, registered(SMALL, problems=6))
+    launch(session)
+    wait_for(lambda: session.summary().measured >= 1)
+    os.kill(pid_of(session), signal.SIGTERM)
+    wait_for_end(session)
+    before = session.journal_path.read_bytes()
+    monkeypatch.setenv("ONEDNN_DEFAULT_FPMATH_MODE", "BF16")
+    with pytest.raises(RefeedError) as caught:
+        launch(session)
+    assert "ONEDNN_DEFAULT_FPMATH_MODE" in caught.value.message
+    assert (session.journal_path.read_bytes(), session.state()) == (before, "interrupted")
+    launch(session, How(allow_changed_engine=True))
+    wait_for_end(session)
+    state = state_of(session)
+    assert session.state() == "finished"
+    assert state.engine is not None
+    assert "env:ONEDNN_DEFAULT_FPMATH_MODE" in state.engine.changed
+
+
+def test_an_engine_that_turns_out_changed_leaves_the_session_interrupted(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The number of threads is known once the engine is there; the refusal names it and is no failure of the session.
+
+    Variables that change no logit are no reason to refuse.
+    """
     session = make(store, registered(SMALL, problems=6))
     launch(session)
     wait_for(lambda: session.summary().measured >= 1)
     os.kill(pid_of(session), signal.SIGTERM)
     wait_for_end(session)
     threads = embedded_threads() or int(os.environ["OMP_NUM_THREADS"])
-    monkeypatch.setenv("OMP_NUM_THREADS", str(threads + 1))
+    with monkeypatch.context() as other:
+        other.setenv("OMP_NUM_THREADS", str(threads + 1))
+        launch(session)
+        wait_for_end(session)
+    state = state_of(session)
+    assert state.ended is not None
+    assert (state.ended.state, state.ended.exit_code) == ("interrupted", 1)
+    assert f"threads was {threads} and is {threads + 1}" in state.ended.reason
+    for name in ("NCCL_DEBUG", "TORCH_HOME", "VLLM_ASSETS_CACHE"):
+        monkeypatch.setenv(name, "WARN")
     launch(session)
     wait_for_end(session)
     state = state_of(session)
-    assert state.ended is not None
-    assert state.ended.state == "failed"
-    assert "numerics changed" in state.ended.reason
-    launch(session, How(allow_changed_engine=True))
-    wait_for_end(session)
-    state = state_of(session)
     assert session.state() == "finished"
-    assert state.engine is not None
-    assert state.engine.changed != ()
+    assert [one.engine.canary for one in state.runs if one.engine] == [state.engine.canary] * 2  # type: ignore[union-attr]
 
 
 def test_the_stop_rule_and_the_hours_end_a_campaign_cleanly(store: Store) -> None:

@@ -6,11 +6,14 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from engine.backends.vllm.environment import MULTIPROCESS
+from engine.backends.vllm.environment import known as known_of_vllm
+from engine.variables import recorded, versions
 from sessions.errors import RefeedError
 from sessions.spec import BUNDLED_MODEL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from engine.backend import Backend
     from sessions.spec import CampaignSpec
@@ -44,6 +47,14 @@ def load(spec: CampaignSpec, progress: Progress) -> Backend:
     raise RefeedError("engine", f"there is no engine {spec.engine!r}", "use --engine vllm or --engine embedded")
 
 
+def known(spec: CampaignSpec, environment: Mapping[str, str]) -> dict[str, str]:
+    """What of a resolved spec's engine can change a logit and is known before it is imported, by name."""
+    if spec.engine != "vllm":
+        return versions(("torch",)) | recorded(environment)
+    apart = environment.get(MULTIPROCESS, "0") == "1"
+    return known_of_vllm(environment, multiprocess=apart, batch_invariant=spec.batch_invariant)
+
+
 def embedded_threads() -> int | None:
     """Threads of the embedded engine: all cores but one, which the dashboard and everybody else keep.
 
@@ -65,4 +76,11 @@ def _embedded(spec: CampaignSpec, progress: Progress) -> Backend:
         "threads": embedded_threads(),
     }
     given = {name: value for name, value in chosen.items() if value is not None}
-    return load_embedded(model_path(spec), dtype=spec.dtype, numerics=spec.numerics, progress=progress, **given)
+    return load_embedded(
+        model_path(spec),
+        dtype=spec.dtype,
+        numerics=spec.numerics,
+        template_date=spec.template_date,
+        progress=progress,
+        **given,
+    )

@@ -26,6 +26,7 @@ from engine.protocol.limits import check_may_go_on
 from engine.registration import require_engine
 from engine.worker.hooks import COMMAND_SECONDS, Notifier
 from engine.worker.lifecycle import FAILED, Options, Recorder, Run, attended, leave_now, limits_of
+from engine.worker.numerics import check_known, keep_process_mode
 from engine.worker.supervisor import Launcher, Ready
 from engine.worker.watchdog import GRACE, SIGNALS, Watchdog, stop_by_signal
 from sessions.disk import requests
@@ -105,6 +106,9 @@ def open_run(options: Options, launcher: Launcher, stack: ExitStack) -> Run:
     catch_signals(control)
     watchdog = Watchdog(control, session.requests_path, leave_early)
     stack.enter_context(watchdog.running())
+    if state.runs and not options.allow_changed_engine:
+        keep_process_mode(state, os.environ)
+        check_known(session.spec(), state, os.environ)
     inputs = check_before(session, control, launcher) if state.runs else None
     journal = stack.enter_context(Journal.open(session.journal_path, session.registration().digest))
     for event in events:  # a last one that lacked its newline

@@ -9,18 +9,19 @@ import threading
 import time
 import traceback
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn, get_args
 
 from engine.backends.load import load
 from engine.digests import open_inputs
 from engine.protocol.campaign import run as measure_all
 from engine.protocol.context import Bench
 from engine.protocol.limits import Limits
-from engine.registration import READING
+from engine.registration import READING, first_prompt
+from engine.worker.canary import sing
 from engine.worker.guardian import guard
-from engine.worker.numerics import check_engine, engine_ready, keep_process_mode, pinned
+from engine.worker.numerics import EngineChangedError, check_engine, engine_ready, keep_process_mode, pinned
 from sessions.errors import RefeedError
-from sessions.events import Ended, Notice, Paused, ProblemClosed, Resumed
+from sessions.events import Ended, EndState, Notice, Paused, ProblemClosed, Resumed
 from sessions.state.fold import fold
 
 if TYPE_CHECKING:
@@ -148,15 +149,16 @@ def start_engine(run: Run, spec: CampaignSpec) -> tuple[Backend, Task]:
         recorder.emit(Notice(kind="warning", text=UNGUARDED))
         run.watchdog.unguarded()
     inputs = run.inputs or open_inputs(spec, hear)
+    first_prompt(spec, inputs.task)
     began = time.monotonic()
     keep_process_mode(state, os.environ)
     backend = load(pinned(spec, state), hear)
-    ready = engine_ready(backend.info, time.monotonic() - began, state)
     try:
+        ready = engine_ready(backend.info, time.monotonic() - began, sing(backend), state)
         inputs.require_still()
-        check_engine(ready, allow_changed=run.options.allow_changed_engine)
+        check_engine(ready, state, allow_changed=run.options.allow_changed_engine)
         recorder.emit(ready)
-    except RefeedError:
+    except BaseException:
         backend.close()
         raise
     return backend, inputs.task
@@ -198,6 +200,12 @@ def reason_of(said: str) -> str:
     return said if len(said) <= LONGEST_REASON else f"{said[:LONGEST_REASON]}... ({IN_THE_LOG})"
 
 
+def state_before(state: CampaignState) -> EndState:
+    """How the earlier run ended, which a resume that is refused leaves as it was; "interrupted" where it died."""
+    earlier = [one.ended for one in state.runs[:-1]]
+    return next((end for end in get_args(EndState) if [end] == earlier[-1:]), "interrupted")
+
+
 def attended(run: Run) -> int:
     """Run the campaign and record its end, whatever it is; return the exit code.
 
@@ -211,7 +219,10 @@ def attended(run: Run) -> int:
         with contextlib.suppress(OSError):  # a stop that was asked for takes the error's place in the journal
             traceback.print_exc()
         asked = run.control.stop_request
-        ended = Ended(state="failed", exit_code=FAILED, reason=reason_of(str(error)))
+        refused = isinstance(error, EngineChangedError)
+        ended = Ended(
+            state=state_before(run.state) if refused else "failed", exit_code=FAILED, reason=reason_of(str(error))
+        )
         if asked is not None:
             ended = asked.end()
     except BaseException as error:  # whatever it was, the journal must say how it ended

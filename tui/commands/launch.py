@@ -106,10 +106,12 @@ def command(
 
 
 def _rehearse(asked: Asked, *, as_json: bool) -> None:
-    from engine.registration import estimate, rehearse  # noqa: PLC0415 - `--help` need not load it
+    from engine.registration import estimate, first_prompt, rehearse  # noqa: PLC0415 - `--help` need not load it
+    from engine.tasks.registry import open_task  # noqa: PLC0415
 
     resolved, missing = rehearse(asked.spec)
-    _show_plan(registered(asked, resolved), estimate(resolved, asked.price_per_hour), missing, as_json=as_json)
+    prompt = None if missing else first_prompt(resolved, open_task(str(resolved.task)))
+    _show_plan(registered(asked, resolved), estimate(resolved, asked.price_per_hour), missing, prompt, as_json=as_json)
 
 
 def _show_detached(folder: SessionFolder, *, as_json: bool) -> None:
@@ -122,7 +124,9 @@ def _show_detached(folder: SessionFolder, *, as_json: bool) -> None:
         say(folder.id)
 
 
-def _show_plan(registration: Registration, estimate: Estimate, missing: Sequence[str], *, as_json: bool) -> None:
+def _show_plan(
+    registration: Registration, estimate: Estimate, missing: Sequence[str], prompt: str | None, *, as_json: bool
+) -> None:
     spec = registration.campaign()
     if as_json:
         say_json(
@@ -130,6 +134,7 @@ def _show_plan(registration: Registration, estimate: Estimate, missing: Sequence
                 "spec": msgspec.to_builtins(spec),
                 "digest": registration.digest,
                 "missing": list(missing),
+                "first_prompt": prompt,
                 "name": registration.name,
                 "price_per_hour": registration.price_per_hour,
                 "estimate": {
@@ -148,6 +153,10 @@ def _show_plan(registration: Registration, estimate: Estimate, missing: Sequence
     say(f"# digest: {registration.digest}{' (provisional)' if missing else ''}")
     for lack in missing:
         say(f"# missing here: {one_line(lack)}")
+    if prompt is not None:
+        say("# first prompt, as the model gets it:")
+        for line in prompt.splitlines():
+            say(f"#   {one_line(line)}")
     say(f"# tokens: about {estimate.likely_tokens:,}, {estimate.most_tokens:,} at most (screened-out problems aside)")
     rate = f"{estimate.tokens_per_second:,.0f} tokens/s"
     say(f"# time: {rough(estimate.seconds)} at an assumed {rate}, besides starting the engine")

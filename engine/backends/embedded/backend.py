@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from engine.backend import BlockOrigin, Completion, EngineInfo, FirstToken, StepStats
+from engine.backends.chat import Chat
 from engine.backends.embedded.batch import Piece, build
 from engine.backends.embedded.checkpoint import load_weights
 from engine.backends.embedded.config import read_config
@@ -22,7 +23,6 @@ from engine.backends.embedded.pages import Pages
 from engine.backends.embedded.sampler import SCHEME, Draws, raw_logprobs, sample
 from engine.backends.embedded.scheduler import Running, Scheduler, Work
 from engine.backends.embedded.selfcheck import check_invariance, require_invariance
-from engine.backends.embedded.tokenizer import Tokenizer
 from sessions.errors import RefeedError
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ def load(
     max_num_seqs: int = 128,
     max_num_batched_tokens: int | None = None,
     threads: int | None = None,
+    template_date: str | None = None,
     progress: Callable[[str, float], None] | None = None,
 ) -> EmbeddedBackend:
     """Load a Qwen2 or Llama checkpoint in Hugging Face format.
@@ -80,6 +81,7 @@ def load(
         max_num_seqs: most requests of a step.
         max_num_batched_tokens: most tokens of a step; by default 2048, or max_num_seqs where that is more.
         threads: torch threads of this process; by default as they are.
+        template_date: as of `engine.backends.chat.Chat`.
         progress: told of ("loading weights" or "self-check", share done).
 
     Raises:
@@ -90,7 +92,7 @@ def load(
     if not model.is_dir():
         raise RefeedError("engine", f"{model} is not a folder", "name a checkpoint folder in Hugging Face format")
     config = read_config(model)
-    tokenizer = Tokenizer(model, config)
+    tokenizer = Chat(model, config.vocab_size, template_date)
     limits = _limits(
         config,
         torch_dtype,
@@ -119,7 +121,7 @@ def load(
 class EmbeddedBackend:
     """A `Backend` in this process, on the CPU. Not safe for several threads."""
 
-    def __init__(self, info: EngineInfo, model: Model, pages: Pages, tokenizer: Tokenizer, limits: Limits) -> None:
+    def __init__(self, info: EngineInfo, model: Model, pages: Pages, tokenizer: Chat, limits: Limits) -> None:
         """Put the parts together; `load` makes them."""
         self._info = info
         self._model: Model | None = model
@@ -394,7 +396,7 @@ def _limits(
     return Limits(block_size, num_blocks, longest, max_num_seqs, tokens)
 
 
-def _info(folder: Path, config: ModelConfig, tokenizer: Tokenizer, limits: Limits, facts: dict[str, str]) -> EngineInfo:
+def _info(folder: Path, config: ModelConfig, tokenizer: Chat, limits: Limits, facts: dict[str, str]) -> EngineInfo:
     numbers = {
         "block_size": limits.block_size,
         "num_blocks": limits.num_blocks,

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import numpy as np
 import torch
 
+from engine.variables import recorded, versions
 from sessions.errors import RefeedError
 
 if TYPE_CHECKING:
@@ -31,14 +32,6 @@ Mode = Literal["split", "natural", "invariant"]
 DTYPES: Final = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
 ROW_TILE: Final = 16
 SAFE_INPUTS: Final = 384  # bf16 linears of at most so many inputs gave the same bits for any number of rows
-KERNEL_VARIABLES: Final = (  # environment variables that choose kernels
-    "ATEN_CPU_CAPABILITY",
-    "DNNL_MAX_CPU_ISA",
-    "ONEDNN_MAX_CPU_ISA",
-    "ONEDNN_DEFAULT_FPMATH_MODE",
-    "MKL_CBWR",
-    "MKL_ENABLE_INSTRUCTIONS",
-)
 ISA_FLAGS: Final = ("avx2", "avx512f", "avx512_bf16", "avx512_fp16", "amx_bf16", "amx_fp16", "asimd", "bf16", "sve")
 
 
@@ -130,7 +123,6 @@ def describe(shapes: Shapes, dtype: str) -> dict[str, str]:
     return {
         "numerics": shapes.mode,
         "dtype": dtype,
-        "torch": torch.__version__,
         "threads": str(torch.get_num_threads()),
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "cpu_isa": cpu_isa(),
@@ -143,7 +135,8 @@ def describe(shapes: Shapes, dtype: str) -> dict[str, str]:
         "linear_tiles": tiles,
         "head": "float32 from the final states",
         "float32_matmul": torch.get_float32_matmul_precision(),
-        "kernel_variables": " ".join(f"{name}={os.environ[name]}" for name in KERNEL_VARIABLES if name in os.environ),
+        **versions(("torch",)),
+        **recorded(os.environ),
     }
 
 

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from engine.backend import EngineInfo, FirstToken, Request, StepStats
+from engine.backends.chat import Chat
+from engine.backends.early import check_checkpoint
 from engine.backends.vllm import (
     checks,
     compat,
@@ -30,7 +32,6 @@ from engine.backends.vllm.errors import explain
 from engine.backends.vllm.ledger import Ledger
 from engine.backends.vllm.sampling import Open, parameters, prompt_of
 from engine.backends.vllm.steps import Steps
-from engine.backends.vllm.vocabulary import Vocabulary
 from sessions.errors import RefeedError
 
 if TYPE_CHECKING:
@@ -48,27 +49,27 @@ CPU_WARMUP: Final = 2
 class VllmBackend:
     """An engine of vLLM's behind the `Backend` protocol."""
 
-    def __init__(self, engine: Any, core: Any, model: str, tell: Progress) -> None:
+    def __init__(self, engine: Any, core: Any, spec: CampaignSpec, tell: Progress) -> None:
         """Watch a started engine.
 
         Args:
             engine: vLLM's LLMEngine.
             core: its engine core; None when that runs in its own process.
-            model: as given, for messages.
+            spec: resolved settings.
             tell: progress callback, for what a person should know while requests run.
         """
         self.engine = engine
         self.ledger: Ledger | None = None
         self._names: dict[str, str] = {}
         self._core = core
-        self._model = model
+        self._model = str(spec.model)
         self._tell = tell
         if core is not None:
             self.ledger = Ledger(core, self._names)
         else:
             compat.end_calls_of_a_dead_core(engine.engine_core)
         self._steps = Steps(engine, core, self.ledger)
-        self.vocabulary = Vocabulary(engine.get_tokenizer(), engine.vllm_config.model_config)
+        self.vocabulary = _chat(engine.vllm_config.model_config, spec)
         self._info = self._describe()
 
     def _describe(self) -> EngineInfo:
@@ -286,12 +287,16 @@ def _warm_up(backend: VllmBackend, tell: Progress, *, cpu: bool) -> None:
     tell("warming up", 1.0)
 
 
+def _chat(config: Any, spec: CampaignSpec) -> Chat:
+    return Chat(Path(str(config.tokenizer)), int(config.get_vocab_size()), spec.template_date)
+
+
 def _open(engine: Any, spec: CampaignSpec, tell: Progress, *, apart: bool) -> tuple[VllmBackend, tuple[str, ...]]:
     """Check a started engine and put it behind the protocol; it is shut down when it must be refused."""
     try:
         core = None if apart else engine.engine_core.engine_core
         warnings = checks.verify(spec, engine.vllm_config, core)
-        return VllmBackend(engine, core, str(spec.model), tell), warnings
+        return VllmBackend(engine, core, spec, tell), warnings
     except BaseException:
         compat.shut_down(engine)
         raise
@@ -323,6 +328,8 @@ def _load(spec: CampaignSpec, tell: Progress, how: _How) -> VllmBackend:
         compat.allow_amx()
     with progress.watched(tell):
         source = _files(how.model, tell)
+        if not isinstance(how.model, Path):
+            check_checkpoint(spec, Path(source.path), f"1 + 1 = ?\n\n{spec.prompt or ''}")
         clock["located"] = time.monotonic()
         tell("starting the engine core", 0.0)  # a core in its own process says nothing until it has started
         engine = _start(spec, source.path, how, cpu=found.cpu)

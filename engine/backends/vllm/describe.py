@@ -133,16 +133,13 @@ def numerics(
         source: the model's files.
         config: vLLM's own, after start.
         core: the engine core; None when it runs in its own process.
-        environment: recorded variables.
+        environment: what was known before vLLM was imported: versions, and variables that count.
     """
     import torch  # noqa: PLC0415 - vLLM brings it
-    import vllm  # noqa: PLC0415
     from vllm.platforms import current_platform  # noqa: PLC0415
 
     on_gpu = bool(current_platform.is_cuda_alike())
     return {
-        "vllm": vllm.__version__,
-        "torch": torch.__version__,
         **_device(spec, torch, on_gpu),
         "weights": source.commit or str(spec.model_digest),
         **_kernels(config, core),

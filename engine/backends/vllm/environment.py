@@ -1,4 +1,4 @@
-"""Environment variables that vLLM reads when it is imported; they are set before, and recorded after."""
+"""What vLLM reads from the environment when it is imported, and what is known of its numerics before that."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Final
 
+from engine.variables import recorded, versions
 from sessions.errors import RefeedError
 
 if TYPE_CHECKING:
@@ -21,25 +22,13 @@ DEFAULTS: Final = {
     "VLLM_USE_FLASHINFER_SAMPLER": "0",
     "TOKENIZERS_PARALLELISM": "false",
 }
-# Anything under these prefixes may choose a kernel, a reduction order or a batch; secrets are left out by name.
-PREFIXES: Final = ("VLLM_", "CUBLAS_", "CUDNN_", "NVIDIA_TF32", "NCCL_", "OMP_", "MKL_", "TORCH", "PYTORCH_", "TRITON_")
-NO_NUMERICS: Final = frozenset(
-    {
-        "VLLM_API_KEY",
-        "VLLM_CACHE_ROOT",
-        "VLLM_CONFIG_ROOT",
-        "VLLM_CPU_KVCACHE_SPACE",
-        "VLLM_DIST_IDENT",
-        "VLLM_HOST_IP",
-        "VLLM_LOGGING_LEVEL",
-        "VLLM_NO_USAGE_STATS",
-        "VLLM_OBJECT_STORAGE_SHM_BUFFER_NAME",
-        "VLLM_PORT",
-        "VLLM_RPC_BASE_PATH",
-        "TORCHINDUCTOR_CACHE_DIR",
-        "TRITON_CACHE_DIR",
-    }
-)
+PACKAGES: Final = (
+    "vllm",
+    "torch",
+    "triton",
+    "flashinfer",
+    "flash_attn",
+)  # names to import; what is absent is not recorded
 
 
 def multiprocess_wanted() -> bool:
@@ -47,31 +36,29 @@ def multiprocess_wanted() -> bool:
     return os.environ.get(MULTIPROCESS, "0") == "1"
 
 
+def settled(environment: Mapping[str, str], *, multiprocess: bool, batch_invariant: bool) -> dict[str, str]:
+    """An environment as vLLM will find it at import."""
+    chosen = {MODE: "1" if multiprocess else "0", "VLLM_BATCH_INVARIANT": "1" if batch_invariant else "0"}
+    return {**DEFAULTS, **environment, **chosen}
+
+
 def prepare(*, multiprocess: bool, batch_invariant: bool) -> dict[str, str]:
-    """Set what vLLM must find at import; return what is to be recorded, before vLLM adds variables of its own.
+    """Set what vLLM must find at import; return what is known of its numerics, before vLLM adds variables of its own.
 
     Raises:
         RefeedError: kind "engine" when vLLM was imported before with another batch invariance.
     """
-    wanted = {
-        MODE: "1" if multiprocess else "0",
-        "VLLM_BATCH_INVARIANT": "1" if batch_invariant else "0",
-    }
+    wanted = settled(os.environ, multiprocess=multiprocess, batch_invariant=batch_invariant)
     was = os.environ.get("VLLM_BATCH_INVARIANT", "0")
     if "vllm.v1" in sys.modules and was != wanted["VLLM_BATCH_INVARIANT"]:
         raise RefeedError(
             "engine", "vLLM was already imported with another VLLM_BATCH_INVARIANT", "start a fresh process"
         )
     os.environ.update(wanted)
-    for name, value in DEFAULTS.items():
-        os.environ.setdefault(name, value)
-    return recorded(os.environ)
+    return known(os.environ, multiprocess=multiprocess, batch_invariant=batch_invariant)
 
 
-def recorded(environment: Mapping[str, str]) -> dict[str, str]:
-    """Variables that can change a logit, by name with the prefix "env:"."""
-    return {
-        f"env:{name}": value
-        for name, value in sorted(environment.items())
-        if name.startswith(PREFIXES) and name not in NO_NUMERICS
-    }
+def known(environment: Mapping[str, str], *, multiprocess: bool, batch_invariant: bool) -> dict[str, str]:
+    """What can change a logit and is known before anything is imported: versions, and the variables that count."""
+    found = settled(environment, multiprocess=multiprocess, batch_invariant=batch_invariant)
+    return versions(PACKAGES) | recorded(found)
