@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sessions.errors import RefeedError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 
