@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 EngineName = Literal["auto", "vllm", "embedded"]
 Dtype = Literal["bfloat16", "float16", "float32"]
+ModelRunner = Literal["auto", "v1", "v2"]
 Numerics = Literal["split", "natural", "invariant"]
 CacheFailurePolicy = Literal["abort", "drop-problem", "record"]
 StopRule = Literal["none", "symmetry", "betting"]
@@ -62,6 +63,9 @@ class CampaignSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         str | None,
         Meta(description='vllm only, by its own name ("FLASH_ATTN", "FLEX_ATTENTION"); None for its choice.'),
     ] = None
+    model_runner: Annotated[
+        ModelRunner, Meta(description="vllm only: v1, v2, or auto for vLLM's choice, which is recorded.")
+    ] = "auto"
     numerics: Annotated[Numerics, Meta(description="embedded engine only.")] = "split"
     task: Annotated[
         str | None,
@@ -228,14 +232,22 @@ def _check_combinations(spec: CampaignSpec) -> None:
         raise _reject("screen", spec.screen, "`none` when rollouts = 1: one trunk cannot be mixed")
     if spec.screen == "mixed" and spec.scan_limit < spec.problems:
         raise _reject("scan_limit", spec.scan_limit, f"at least problems = {spec.problems}")
+    if spec.temperature == 0 and spec.rollouts > 1:
+        raise _reject("temperature", spec.temperature, f"above 0: {spec.rollouts} greedy trunks would be one trunk")
+    greedy = spec.cont_temperature == 0 or (spec.cont_temperature is None and spec.temperature == 0)
+    if greedy and spec.k > 1:
+        raise _reject("k", spec.k, "1 with greedy continuations: the others would be the same text again")
+
+
+def _check_engine_fields(spec: CampaignSpec) -> None:
     if spec.engine == "vllm" and spec.numerics != "split":
         raise _reject("numerics", spec.numerics, "left alone with engine = vllm; use batch_invariant")
     if spec.engine == "embedded" and spec.attention_backend is not None:
         raise _reject("attention_backend", spec.attention_backend, "left alone with engine = embedded")
+    if spec.engine == "embedded" and spec.model_runner != "auto":
+        raise _reject("model_runner", spec.model_runner, "`auto` with engine = embedded")
     if spec.batch_invariant and spec.numerics == "natural":
         raise _reject("numerics", spec.numerics, "`invariant`, or left alone, when batch_invariant is set")
-    if spec.temperature == 0 and spec.rollouts > 1:
-        raise _reject("temperature", spec.temperature, f"above 0: {spec.rollouts} greedy trunks would be one trunk")
 
 
 def check(spec: CampaignSpec) -> CampaignSpec:
@@ -246,6 +258,7 @@ def check(spec: CampaignSpec) -> CampaignSpec:
     """
     _check_ranges(msgspec.structs.asdict(spec))
     _check_combinations(spec)
+    _check_engine_fields(spec)
     _check_date(spec.template_date)
     return spec
 

@@ -384,7 +384,7 @@ def load(
         preflight.require_driver()
         model = where if where.is_dir() else _ask_hub(spec, tell)
         tell("importing vLLM", 0.0)
-        variables = environment.prepare(multiprocess=apart, batch_invariant=spec.batch_invariant)
+        variables = environment.prepare(spec, multiprocess=apart)
         return _load(spec, tell, _How(model, apart, overrides or {}, variables))
     except RefeedError:
         raise

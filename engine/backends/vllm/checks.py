@@ -77,6 +77,7 @@ def verify(spec: CampaignSpec, config: Any, core: Any) -> tuple[str, ...]:
     _refuse_uncached(config, core)
     _refuse_hybrids(config, core)
     _verify_invariance(spec)
+    _verify_runner(spec.model_runner, describe.model_runner(core))
     used = _verify_attention(spec, config)
     differ = settings.tiles_that_differ(spec, used, int(config.model_config.get_head_size()))
     warnings = [differ] if differ else []
@@ -128,6 +129,17 @@ def attention_used(asked: str | None, told: str) -> str:
         f"attention_backend = {asked} was asked for, but vLLM uses {told}",
         f"leave it out, or set it to {told}",
     )
+
+
+def _verify_runner(asked: str, used: str) -> None:
+    """Pass when the model runner is the one that was asked for; a core in its own process does not tell."""
+    v2 = used.startswith(describe.V2_RUNNER)
+    if asked != "auto" and used != describe.ELSEWHERE and v2 != (asked == "v2"):
+        raise RefeedError(
+            "engine",
+            f"model_runner = {asked} was asked for, but vLLM runs this model with {used}",
+            "leave it at auto, or set the other: vLLM decides by model and hardware what its runners support",
+        )
 
 
 def _verify_invariance(spec: CampaignSpec) -> None:

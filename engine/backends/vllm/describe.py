@@ -68,7 +68,8 @@ def attention_backend(config: Any) -> str:
     return ", ".join(sorted(names)) or ELSEWHERE
 
 
-def _runner(core: Any) -> str:
+def model_runner(core: Any) -> str:
+    """The class that runs the model, by its full name."""
     if core is None:
         return ELSEWHERE
     worker = getattr(core.model_executor, "driver_worker", None)
@@ -119,7 +120,7 @@ def _kernels(config: Any, core: Any) -> dict[str, str]:
         "cudagraph_capture_sizes": " ".join(map(str, compilation.cudagraph_capture_sizes or ())),
         "cascade_attention": str(not model.disable_cascade_attn),
         "tensor_parallel": str(config.parallel_config.tensor_parallel_size),
-        "runner": _runner(core),
+        "runner": model_runner(core),
     }
 
 
@@ -146,7 +147,7 @@ def numerics(
         "batch_invariant": str(spec.batch_invariant),
         "logprobs": "raw: log-softmax in float32 before temperature and top-p",
         "sampler": "vLLM's native top-p and Gumbel argmax" if on_gpu else "vLLM's CPU top-p and Gumbel argmax",
-        "seeds": _seeds(_runner(core), on_gpu=on_gpu),
+        "seeds": _seeds(model_runner(core), on_gpu=on_gpu),
         "engine_seed": str(config.model_config.seed),
         "process": "in the worker's process" if core is not None else "in a process of its own",
         **environment,
