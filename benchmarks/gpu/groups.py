@@ -22,7 +22,7 @@ import msgspec
 from benchmarks.gpu.inprocess import Batches, Conducted, conduct, summary
 from benchmarks.gpu.plain import bare, one_at_a_time, replay
 from benchmarks.gpu.results import Results
-from benchmarks.gpu.shape import QWEN25_7B, TINY, questions, randomize, write
+from benchmarks.gpu.shape import QWEN25_7B, TINY, questions, randomize, vocabulary, write
 from engine.backends.vllm.backend import load
 from engine.registration import resolve
 from engine.tasks.registry import open_task
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from sessions.spec import CampaignSpec
 
 QUESTIONS: Final = 400
+INSTRUCTION: Final = slice(100, 110)  # words that the tokenizer knows
 LEAST_WAVE: Final = 4
 TINY_FIELDS: Final = {
     "rollouts": 2,
@@ -136,6 +137,7 @@ def main() -> None:
             "engine": "vllm",
             "model": str(write(Path(folder) / "model", sizes)),
             "task": f"jsonl:{questions(Path(folder) / 'questions.jsonl', sizes, QUESTIONS)}",
+            "prompt": " ".join(vocabulary(sizes["vocab_size"])[INSTRUCTION]),
             "batch_invariant": args.batch_invariant,
             "problems": args.problems,
             "max_model_len": 4096,
