@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-vllm check wheel-test clean
+.PHONY: help demo test test-slow test-vllm check check-vllm wheel-test clean
 .DELETE_ON_ERROR:
 
 help:  ## this list
@@ -33,6 +33,9 @@ test-slow: $(VENV)/.installed-dev  ## the tests that take minutes
 
 test-vllm: $(VLLM_VENV)/.installed  ## the tests on a real vLLM for CPUs, in an environment of its own (3 GB)
 	OMP_NUM_THREADS=1 $(VLLM_VENV)/bin/python -m pytest -m vllm tests/test_vllm_*.py
+
+check-vllm: $(VENV)/.pip  ## hold a release of vLLM against what is taken from inside it: make check-vllm VERSION=0.33.0
+	$(BIN)/python .ci/check-vllm $(VERSION)
 
 wheel-test: $(VENV)/.pip  ## build the wheel, install it in an empty environment, run the command from another folder
 	bash .ci/wheel-test $(abspath $(BIN)/python)

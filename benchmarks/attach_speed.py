@@ -22,8 +22,8 @@ from pathlib import Path
 
 from benchmarks.fold_speed import PIVOTS_PER_PROBLEM, write
 from sessions.disk.folder import lock
-from sessions.disk.store import SessionFolder, Store
 from sessions.spec import CampaignSpec, register
+from sessions.store import SessionFolder, Store
 
 COMMAND = [sys.executable, "-c", "from tui.cli import main; main()", "attach"]
 PATIENCE = 60.0

@@ -21,7 +21,7 @@ from pathlib import Path
 from sessions.exchange.export import export
 from sessions.disk.journal import read
 from sessions.state.fold import fold_all
-from sessions.disk.store import Store
+from sessions.store import Store
 folder = Store().newest()
 started = time.perf_counter()
 fold_all(folder.spec(), read(folder.journal_path, folder.registration().digest))

@@ -15,7 +15,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from sessions.disk.store import Store
+from sessions.store import Store
 from tui.dashboard.app import RefeedApp
 from tui.dashboard.screens.campaign import CampaignScreen
 from tui.dashboard.screens.replay import ReplayScreen
@@ -30,7 +30,7 @@ async def draw(args: argparse.Namespace) -> str:
     async with app.run_test(size=(width, height)) as pilot:
         app.theme = f"refeed-{args.theme}"
         screen = app.screen
-        while not isinstance(screen, CampaignScreen) or not screen.watched.caught_up:
+        while not isinstance(screen, CampaignScreen) or not screen.session.caught_up:
             await pilot.pause(0.05)
             screen = app.screen
         if args.position is not None and isinstance(screen, ReplayScreen) and screen.tape is not None:

@@ -30,16 +30,16 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from sessions.disk.journal import Journal  # noqa: E402
-from sessions.disk.store import Store  # noqa: E402
 from sessions.events import Opened, ProblemClosed, Progress  # noqa: E402  (after the path)
 from sessions.spec import CampaignSpec, register  # noqa: E402
+from sessions.store import Store  # noqa: E402
 from tests.helpers.session_events import engine_ready, pivot, trunks_done  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sessions.disk.store import SessionFolder
     from sessions.events import AnyEvent
+    from sessions.store import SessionFolder
 
 SIZE = (120, 40)
 PIVOTS_PER_PROBLEM = 40
@@ -76,7 +76,7 @@ def create(home: Path, problems: int) -> SessionFolder:
 
 def write(folder: str, rate: float, seconds: float) -> None:
     """Append events at a rate, as a worker would, holding the session's lock."""
-    from sessions.disk.store import SessionFolder  # noqa: PLC0415  (the writer's own process)
+    from sessions.store import SessionFolder  # noqa: PLC0415  (the writer's own process)
 
     session = SessionFolder(Path(folder))
     lock = os.open(session.lock_path, os.O_CREAT | os.O_RDWR, 0o600)
@@ -98,7 +98,7 @@ def view(folder: str, seconds: float, out: str, keys: str) -> None:
     import asyncio  # noqa: PLC0415  (import time is part of what is measured)
     import resource  # noqa: PLC0415
 
-    from sessions.disk.store import SessionFolder  # noqa: PLC0415
+    from sessions.store import SessionFolder  # noqa: PLC0415
     from tui.dashboard.app import RefeedApp  # noqa: PLC0415
     from tui.dashboard.screens.campaign import CampaignScreen  # noqa: PLC0415
 
@@ -110,7 +110,7 @@ def view(folder: str, seconds: float, out: str, keys: str) -> None:
             while not isinstance(self.screen, CampaignScreen) or self.screen.paints == 0:  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
             found["first_frame_s"], found["first_frame_cpu_s"] = time.time() - started, time.process_time()
-            while not self.screen.watched.caught_up:  # noqa: ASYNC110
+            while not self.screen.session.caught_up:  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
             self.screen.repaint(force=True)
             await asyncio.sleep(0)
@@ -119,7 +119,7 @@ def view(folder: str, seconds: float, out: str, keys: str) -> None:
                 self.simulate_key(key)
             await asyncio.sleep(1.0)
             usage, clock = resource.getrusage(resource.RUSAGE_SELF), time.monotonic()
-            events = self.screen.watched.state.events
+            events = self.screen.session.state.events
             while time.monotonic() - clock < seconds:
                 asked = time.monotonic()
                 await asyncio.sleep(0.01)
@@ -127,9 +127,9 @@ def view(folder: str, seconds: float, out: str, keys: str) -> None:
             now = resource.getrusage(resource.RUSAGE_SELF)
             took = time.monotonic() - clock
             found["cpu_share"] = (now.ru_utime + now.ru_stime - usage.ru_utime - usage.ru_stime) / took
-            found["events_per_s"] = (self.screen.watched.state.events - events) / took
-            found["events"] = self.screen.watched.state.events
-            found["pivots"] = len(self.screen.watched.state.pivots)
+            found["events_per_s"] = (self.screen.session.state.events - events) / took
+            found["events"] = self.screen.session.state.events
+            found["pivots"] = len(self.screen.session.state.pivots)
             found["peak_mb"] = now.ru_maxrss / 1024
             self.exit(0)
 

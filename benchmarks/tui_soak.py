@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from textual.pilot import Pilot
 
-    from sessions.disk.store import SessionFolder
+    from sessions.store import SessionFolder
     from tui.dashboard.app import RefeedApp
 
 HOUR: Final = 3600.0
@@ -112,7 +112,8 @@ class Clocks:
         """Close the present interval."""
         late, self._late = sorted(self._late), []
         busy, self._busy = sorted(self._busy), []
-        state = None if self._app.watched is None else self._app.watched.state
+        shown = self._app.campaign
+        state = None if shown is None else shown.session.state
         found = {
             "at_s": round(time.monotonic() - self._began, 1),
             "doing": doing,
@@ -157,14 +158,14 @@ async def attach_again(app: RefeedApp) -> None:
     from tui.dashboard.screens.campaign import CampaignScreen  # noqa: PLC0415  (with the app)
     from tui.dashboard.screens.home import HomeScreen  # noqa: PLC0415
 
-    before = app.watched
+    before = app.campaign
     app.simulate_key("0")
     async with asyncio.timeout(LONGEST_OPENING):
         while not isinstance(app.screen, HomeScreen) or app.screen.entry is None:  # noqa: ASYNC110
             await asyncio.sleep(0.1)
         await asyncio.sleep(ACTION_SECONDS)
         app.simulate_key("enter")
-        while not isinstance(app.screen, CampaignScreen) or app.watched is before or not app.screen.settled:  # noqa: ASYNC110
+        while not isinstance(app.screen, CampaignScreen) or app.campaign is before or not app.screen.settled:  # noqa: ASYNC110
             await asyncio.sleep(0.1)
 
 
@@ -289,7 +290,7 @@ def main() -> None:
         if args.write:
             write(Path(args.write[0]), *(float(part) for part in args.write[1:]))
             return
-        from sessions.disk.store import SessionFolder  # noqa: PLC0415  (a child's own import)
+        from sessions.store import SessionFolder  # noqa: PLC0415  (a child's own import)
 
         folder, out, *numbers = args.view
         found = asyncio.run(view(SessionFolder(Path(folder)), *(float(part) for part in numbers)))

@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 from engine.registration import resolve
 from engine.worker.supervisor import launch
-from sessions.disk.store import Store
 from sessions.spec import CampaignSpec, register
+from sessions.store import Store
 
 SPEC = CampaignSpec(
     engine="embedded",

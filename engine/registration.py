@@ -14,6 +14,7 @@ import msgspec
 
 from engine.backends.early import check_checkpoint
 from engine.backends.load import model_path
+from engine.protocol.capacity import group_width, wave_width
 from engine.tasks.registry import from_anywhere, open_task
 from engine.tasks.task import user_message
 from sessions.errors import RefeedError
@@ -43,6 +44,8 @@ CONFIGURATIONS: Final = ("config.json", "params.json")  # vLLM reads Mistral's o
 CONTINUATION_FILL: Final = 0.27
 TRUNK_FILL: Final = 0.5
 TOKENS_PER_SECOND: Final = {"vllm": 8_000.0, "embedded": 8_000.0}
+# How much faster passes of several problems are, by problems in a batch, against one (docs/measurements.md).
+FASTER_IN_GROUPS: Final = {"vllm": {1: 1.0, 2: 1.4, 4: 1.9, 8: 2.2}, "embedded": {1: 1.0}}
 
 
 def _installed(module: str) -> bool:
@@ -187,6 +190,8 @@ def _settled(spec: CampaignSpec) -> CampaignSpec:
         numerics=numerics,
         batch_invariant=spec.batch_invariant or numerics == "invariant",
         cont_temperature=spec.temperature if spec.cont_temperature is None else spec.cont_temperature,
+        wave=wave_width(spec),
+        group=group_width(spec),
         template_date=spec.template_date or datetime.now().astimezone().date().isoformat(),
     )
 
@@ -284,7 +289,8 @@ def estimate(spec: CampaignSpec, price_per_hour: float | None = None) -> Estimat
     probes = arms * spec.probe_tokens
     continuations = arms * spec.k * spec.max_cont_tokens
     likely = round(TRUNK_FILL * trunks + CONTINUATION_FILL * continuations + probes)
-    rate = TOKENS_PER_SECOND[spec.engine]
+    faster = FASTER_IN_GROUPS[spec.engine]
+    rate = TOKENS_PER_SECOND[spec.engine] * faster[max(size for size in faster if size <= max(spec.group, 1))]
     seconds = likely / rate
     cost = None if price_per_hour is None else price_per_hour * seconds / 3600
     return Estimate(trunks + continuations + probes, likely, rate, seconds, cost)

@@ -166,28 +166,30 @@ class TrunksDone(Event, frozen=True, kw_only=True, gc=False, tag="trunks-done"):
 
 
 class PassStarted(Event, frozen=True, kw_only=True, gc=False, tag="pass-started"):
-    """A pass's requests were submitted.
+    """The requests of a group's pass were submitted as one batch.
 
     Attributes:
-        problem: task index.
+        problem: task index; the first of the group.
         attempt: of this run of the worker, from 0.
         name: of the pass.
         requests: how many.
-        cold_by: how the pass was made cold: "reset", "salt", or "" for passes that resume.
+        cold_by: how the pass was made cold: by a checked reset, by fresh salts, or both; "" for passes that resume.
+        problems: of the group whose requests are one batch; empty for that of `problem` alone.
     """
 
     problem: Count
     attempt: Count
     name: PassName
     requests: Count
-    cold_by: Literal["", "reset", "salt"] = ""
+    cold_by: Literal["", "reset", "salt", "reset+salt"] = ""
+    problems: tuple[Count, ...] = ()
 
 
 class Progress(Event, frozen=True, kw_only=True, gc=False, tag="progress"):
     """Where a running batch is; at most 2 Hz.
 
     Attributes:
-        problem: task index; the first of the wave while trunks are generated.
+        problem: task index; the first of the wave while trunks are generated, of the group in a pass.
         stage: "trunks" or the pass's name.
         done: requests finished.
         total: requests submitted.
@@ -212,18 +214,19 @@ class Progress(Event, frozen=True, kw_only=True, gc=False, tag="progress"):
 
 
 class PassEnded(Event, frozen=True, kw_only=True, gc=False, tag="pass-ended"):
-    """A pass's last request ended, or the pass was stopped.
+    """A problem's part of a pass ended, or the pass was stopped.
 
     Attributes:
         problem: task index.
         attempt: of this run of the worker, from 0.
         name: of the pass.
-        seconds: from submission to the last token.
-        tokens: generated; 0 in imports, which do not know.
+        seconds: of the batch, from submission to the last token (shared by its problems).
+        tokens: generated for this problem; 0 in imports, which do not know.
         verified: requests whose cache check passed.
         failed: requests whose cache check failed.
         preemptions: of its requests.
         stopped: whether it was stopped before its end.
+        batch: problems in that batch.
     """
 
     problem: Count
@@ -235,6 +238,7 @@ class PassEnded(Event, frozen=True, kw_only=True, gc=False, tag="pass-ended"):
     failed: Count
     preemptions: Count = 0
     stopped: bool = False
+    batch: Count = 1
 
 
 class Probe(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
@@ -393,10 +397,11 @@ class ProblemClosed(Event, frozen=True, kw_only=True, gc=False, tag="problem-clo
         attempt: of this run of the worker, from 0.
         outcome: measured, screened-out (trunks not mixed), or dropped (by a cache failure).
         pivots: Pivot events of this attempt.
-        seconds: of its passes; trunks are in TrunksDone.
+        seconds: of its group's passes; trunks are in TrunksDone.
         texts: name of its side file under texts/; empty when none.
         texts_sha256: hash of that file.
         reason: why it was dropped or screened out.
+        batch: problems in its group.
     """
 
     problem: Count
@@ -407,6 +412,7 @@ class ProblemClosed(Event, frozen=True, kw_only=True, gc=False, tag="problem-clo
     texts: str = ""
     texts_sha256: str = ""
     reason: str = ""
+    batch: Count = 1
 
 
 class Paused(Event, frozen=True, kw_only=True, gc=False, tag="paused"):

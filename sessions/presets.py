@@ -49,6 +49,7 @@ _PAPER: Final[dict[str, object]] = {
     "gpu_memory_utilization": 0.92,
     "block_size": 16,
     "wave": 1,
+    "group": 1,
     "seed": 0,
 }
 _SCREENED: Final[dict[str, object]] = {"screen": "mixed", "scan_limit": 200}

@@ -10,14 +10,20 @@ import difflib
 import hashlib
 import math
 from datetime import date
-from typing import Final, Literal
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Final, Literal, NamedTuple
 
 import msgspec
+from msgspec import Meta
 
 from sessions.errors import RefeedError
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 EngineName = Literal["auto", "vllm", "embedded"]
 Dtype = Literal["bfloat16", "float16", "float32"]
+ModelRunner = Literal["auto", "v1", "v2"]
 Numerics = Literal["split", "natural", "invariant"]
 CacheFailurePolicy = Literal["abort", "drop-problem", "record"]
 StopRule = Literal["none", "symmetry", "betting"]
@@ -27,6 +33,13 @@ Screen = Literal["none", "mixed"]
 
 BUNDLED_MODEL: Final = "bundled"
 MIN_LOGPROBS: Final = 2
+LARGEST: Final = 2**31 - 1  # of a whole number; none of them means anything beyond
+
+Count = Annotated[int, Meta(ge=1, le=LARGEST)]
+Index = Annotated[int, Meta(ge=0, le=LARGEST)]
+Positive = Annotated[float, Meta(gt=0)]
+NotNegative = Annotated[float, Meta(ge=0)]
+Share = Annotated[float, Meta(gt=0, le=1)]
 
 
 class CampaignSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -36,135 +49,106 @@ class CampaignSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     has an engine, a model, a task and a continuation temperature, and the digests of its data and model. Engine
     settings that stay `None` are the engine's own and are recorded in EngineReady.
 
-    Attributes:
-        engine: "vllm", "embedded", or "auto" (vllm if it and a GPU are there).
-        model: path, hub id (with vllm), or "bundled".
-        revision: hub revision of the model.
-        dtype: of weights and KV.
-        batch_invariant: batch-invariant kernels.
-        attention_backend: vllm only, by its own name ("FLASH_ATTN", "FLEX_ATTENTION"); None for its choice.
-        numerics: embedded engine only.
-        task: "arithmetic", "gsm8k", "gsm8k:PATH", or "jsonl:PATH" with lines {"question": TEXT, "answer": NUMBER}.
-        prompt: instruction after the question; None for the task's own.
-        system_prompt: system message; None for none.
-        template_date: day (YYYY-MM-DD) for chat templates that print one; None for the day of registration.
-        start: first task index.
-        problems: how many problems to measure.
-        screen: "mixed" keeps problems whose trunks are neither all right nor all wrong.
-        scan_limit: how many problems a screen looks at.
-        rollouts: trunks per problem.
-        temperature: of trunks.
-        top_p: of trunks and continuations.
-        k: continuations per arm.
-        cont_temperature: of continuations; None for `temperature`.
-        top_logprobs: raw logprobs recorded per trunk token.
-        margin: largest top-1 minus top-2 gap of a pivot, nats.
-        boundary_slack: largest distance of a pivot past a block boundary, tokens.
-        max_pivots: pivots per rollout, earliest first.
-        pivot_filter: "margin", or "published" (the published harness's fault, for comparison).
-        grading: "solution" grades trunk, forced token and continuation; "published" the continuation alone.
-        max_trunk_tokens: generated tokens of a trunk.
-        max_cont_tokens: generated tokens of a continuation.
-        probe_tokens: generated tokens of a greedy probe.
-        wave: problems whose trunks are generated together; 0 for 4, less if blocks would not last.
-        on_cache_failure: what a failed cache check ends.
-        stop: sequential stop rule.
-        alpha: of the stop rule and intervals' sequential counterparts.
-        min_problems: informative problems before the stop rule may act.
-        decision: pooled excess below the first is "negligible", above the second "load-bearing".
-        max_model_len: longest prompt plus generation.
-        max_num_seqs: most requests in a batch.
-        max_num_batched_tokens: most tokens in an engine step.
-        block_size: KV block size, tokens.
-        kv_blocks: KV blocks in all.
-        gpu_memory_utilization: vllm's share of GPU memory.
-        tensor_parallel: GPUs that hold one copy of the model.
-        max_hours: end cleanly before passing this.
-        max_cost: end cleanly before passing this, in the currency of the price.
-        seed: all randomness of the campaign.
-        task_digest: SHA-256 of the problems' content; set by registration.
-        model_digest: SHA-256 over the model's files, or the hub commit; set by registration.
+    A field's type carries its range and, for `launch --help`, what it means.
     """
 
-    engine: EngineName = "auto"
-    model: str | None = None
-    revision: str | None = None
-    dtype: Dtype = "bfloat16"
-    batch_invariant: bool = False
-    attention_backend: str | None = None
-    numerics: Numerics = "split"
-    task: str | None = None
-    prompt: str | None = None
-    system_prompt: str | None = None
-    template_date: str | None = None
-    start: int = 0
-    problems: int = 20
-    screen: Screen = "none"
-    scan_limit: int = 200
-    rollouts: int = 8
-    temperature: float = 0.7
-    top_p: float = 0.95
-    k: int = 4
-    cont_temperature: float | None = None
-    top_logprobs: int = 5
-    margin: float = 1.0
-    boundary_slack: int = 2
-    max_pivots: int = 5
-    pivot_filter: PivotFilter = "margin"
-    grading: Grading = "solution"
-    max_trunk_tokens: int = 512
-    max_cont_tokens: int = 400
-    probe_tokens: int = 32
-    wave: int = 0
-    on_cache_failure: CacheFailurePolicy = "abort"
-    stop: StopRule = "none"
-    alpha: float = 0.05
-    min_problems: int = 5
-    decision: tuple[float, float] = (0.02, 0.05)
-    max_model_len: int | None = None
-    max_num_seqs: int | None = None
-    max_num_batched_tokens: int | None = None
-    block_size: int | None = None
-    kv_blocks: int | None = None
-    gpu_memory_utilization: float | None = None
-    tensor_parallel: int | None = None
-    max_hours: float | None = None
-    max_cost: float | None = None
-    seed: int = 0
-    task_digest: str | None = None
-    model_digest: str | None = None
-
-
-# Closed lower bounds, then open ones, by field; None (the engine's own) always passes.
-MINIMUM: Final[dict[str, float]] = {
-    **dict.fromkeys(
-        (
-            "problems",
-            "scan_limit",
-            "rollouts",
-            "k",
-            "max_pivots",
-            "max_trunk_tokens",
-            "max_cont_tokens",
-            "probe_tokens",
-            "min_problems",
-            "max_model_len",
-            "max_num_seqs",
-            "max_num_batched_tokens",
-            "block_size",
-            "kv_blocks",
-            "tensor_parallel",
+    engine: Annotated[
+        EngineName, Meta(description='"vllm", "embedded", or "auto" (vllm if it and a GPU are there).')
+    ] = "auto"
+    model: Annotated[str | None, Meta(description='path, hub id (with vllm), or "bundled".')] = None
+    revision: Annotated[str | None, Meta(description="hub revision of the model.")] = None
+    dtype: Annotated[Dtype, Meta(description="of weights and KV.")] = "bfloat16"
+    batch_invariant: Annotated[bool, Meta(description="batch-invariant kernels.")] = False
+    attention_backend: Annotated[
+        str | None,
+        Meta(description='vllm only, by its own name ("FLASH_ATTN", "FLEX_ATTENTION"); None for its choice.'),
+    ] = None
+    model_runner: Annotated[
+        ModelRunner, Meta(description="vllm only: v1, v2, or auto for vLLM's choice, which is recorded.")
+    ] = "auto"
+    numerics: Annotated[Numerics, Meta(description="embedded engine only.")] = "split"
+    task: Annotated[
+        str | None,
+        Meta(
+            description='"arithmetic", "gsm8k", "gsm8k:PATH", or "jsonl:PATH" with lines '
+            '{"question": TEXT, "answer": NUMBER}.'
         ),
-        1,
-    ),
-    **dict.fromkeys(("start", "boundary_slack", "wave", "seed", "temperature", "cont_temperature"), 0),
-    "top_logprobs": MIN_LOGPROBS,
-}
-ABOVE: Final[dict[str, float]] = dict.fromkeys(
-    ("margin", "max_hours", "max_cost", "top_p", "gpu_memory_utilization", "alpha"), 0
-)
-AT_MOST: Final[dict[str, float]] = {"top_p": 1, "gpu_memory_utilization": 1, "alpha": 0.5, "seed": 2**63 - 1}
-LARGEST: Final = 2**31 - 1  # of every other whole number; none of them means anything beyond
+    ] = None
+    prompt: Annotated[str | None, Meta(description="instruction after the question; None for the task's own.")] = None
+    system_prompt: Annotated[str | None, Meta(description="system message; None for none.")] = None
+    template_date: Annotated[
+        str | None,
+        Meta(description="day (YYYY-MM-DD) for chat templates that print one; None for the day of registration."),
+    ] = None
+    start: Annotated[Index, Meta(description="first task index.")] = 0
+    problems: Annotated[Count, Meta(description="how many problems to measure.")] = 20
+    screen: Annotated[
+        Screen, Meta(description='"mixed" keeps problems whose trunks are neither all right nor all wrong.')
+    ] = "none"
+    scan_limit: Annotated[Count, Meta(description="how many problems a screen looks at.")] = 200
+    rollouts: Annotated[Count, Meta(description="trunks per problem.")] = 8
+    temperature: Annotated[NotNegative, Meta(description="of trunks.")] = 0.7
+    top_p: Annotated[Share, Meta(description="of trunks and continuations.")] = 0.95
+    k: Annotated[Count, Meta(description="continuations per arm.")] = 4
+    cont_temperature: Annotated[NotNegative | None, Meta(description="of continuations; None for `temperature`.")] = (
+        None
+    )
+    top_logprobs: Annotated[
+        Annotated[int, Meta(ge=MIN_LOGPROBS, le=LARGEST)], Meta(description="raw logprobs recorded per trunk token.")
+    ] = 5
+    margin: Annotated[Positive, Meta(description="largest top-1 minus top-2 gap of a pivot, nats.")] = 1.0
+    boundary_slack: Annotated[Index, Meta(description="largest distance of a pivot past a block boundary, tokens.")] = 2
+    max_pivots: Annotated[Count, Meta(description="pivots per rollout, earliest first.")] = 5
+    pivot_filter: Annotated[
+        PivotFilter, Meta(description='"margin", or "published" (the published harness\'s fault, for comparison).')
+    ] = "margin"
+    grading: Annotated[
+        Grading,
+        Meta(description='"solution" grades trunk, forced token and continuation; "published" the continuation alone.'),
+    ] = "solution"
+    max_trunk_tokens: Annotated[Count, Meta(description="generated tokens of a trunk.")] = 512
+    max_cont_tokens: Annotated[Count, Meta(description="generated tokens of a continuation.")] = 400
+    probe_tokens: Annotated[Count, Meta(description="generated tokens of a greedy probe.")] = 32
+    wave: Annotated[
+        Index,
+        Meta(
+            description="problems whose trunks are generated together; 0 for 4 (12 with a screen), "
+            "less if blocks would not last."
+        ),
+    ] = 0
+    group: Annotated[
+        Index, Meta(description="problems whose passes run as one batch; 0 for 4, never more than a wave.")
+    ] = 0
+    on_cache_failure: Annotated[CacheFailurePolicy, Meta(description="what a failed cache check ends.")] = "abort"
+    stop: Annotated[StopRule, Meta(description="sequential stop rule.")] = "none"
+    alpha: Annotated[
+        Annotated[float, Meta(gt=0, le=0.5)],
+        Meta(description="of the stop rule and intervals' sequential counterparts."),
+    ] = 0.05
+    min_problems: Annotated[Count, Meta(description="informative problems before the stop rule may act.")] = 5
+    decision: Annotated[
+        tuple[float, float],
+        Meta(description='pooled excess below the first is "negligible", above the second "load-bearing".'),
+    ] = (0.02, 0.05)
+    max_model_len: Annotated[Count | None, Meta(description="longest prompt plus generation.")] = None
+    max_num_seqs: Annotated[Count | None, Meta(description="most requests in a batch.")] = None
+    max_num_batched_tokens: Annotated[Count | None, Meta(description="most tokens in an engine step.")] = None
+    block_size: Annotated[Count | None, Meta(description="KV block size, tokens.")] = None
+    kv_blocks: Annotated[Count | None, Meta(description="KV blocks in all.")] = None
+    gpu_memory_utilization: Annotated[Share | None, Meta(description="vllm's share of GPU memory.")] = None
+    tensor_parallel: Annotated[Count | None, Meta(description="GPUs that hold one copy of the model.")] = None
+    max_hours: Annotated[Positive | None, Meta(description="end cleanly before passing this.")] = None
+    max_cost: Annotated[
+        Positive | None, Meta(description="end cleanly before passing this, in the currency of the price.")
+    ] = None
+    seed: Annotated[Annotated[int, Meta(ge=0, le=2**63 - 1)], Meta(description="all randomness of the campaign.")] = 0
+    task_digest: Annotated[str | None, Meta(description="SHA-256 of the problems' content; set by registration.")] = (
+        None
+    )
+    model_digest: Annotated[
+        str | None, Meta(description="SHA-256 over the model's files, or the hub commit; set by registration.")
+    ] = None
+
 
 # Fields in which pooled campaigns may differ (protocol: Pooling); name and price are not fields of the spec.
 COHORT_FIELDS: Final = frozenset({"start", "problems", "screen", "scan_limit", "template_date"})
@@ -174,20 +158,56 @@ def _reject(field: str, value: object, want: str) -> RefeedError:
     return RefeedError("spec", f"spec field `{field}` is {value!r}", f"it must be {want}")
 
 
-def _check_ranges(spec: CampaignSpec) -> None:
-    for field in CampaignSpec.__struct_fields__:
-        value = getattr(spec, field)
-        if isinstance(value, float) and not math.isfinite(value):
-            raise _reject(field, value, "a finite number")
-        if value is None:
+class Field(NamedTuple):
+    """A field of the spec.
+
+    Attributes:
+        name: as in a spec file.
+        kind: its type, without None.
+        default: its value where nothing is said.
+        help: what it means, in a sentence.
+    """
+
+    name: str
+    kind: msgspec.inspect.Type
+    default: object
+    help: str
+
+
+@cache
+def described() -> tuple[Field, ...]:
+    """The fields of the spec in their order, as their types describe them."""
+    info = msgspec.inspect.type_info(CampaignSpec)
+    if not isinstance(info, msgspec.inspect.StructType):
+        raise TypeError(f"CampaignSpec is a {type(info).__name__}, not a struct")
+    fields = []
+    for field in info.fields:
+        kind, text = field.type, ""
+        if isinstance(kind, msgspec.inspect.Metadata):
+            text = (kind.extra_json_schema or {}).get("description", "")
+            kind = kind.type
+        if isinstance(kind, msgspec.inspect.UnionType):
+            (kind,) = (part for part in kind.types if not isinstance(part, msgspec.inspect.NoneType))
+        fields.append(Field(field.name, kind, field.default, text[:1].upper() + text[1:]))
+    return tuple(fields)
+
+
+def _check_ranges(fields: Mapping[str, object]) -> None:
+    """Pass when every number is in the range of its field; what is no number is left to the type."""
+    for field in described():
+        value, kind = fields.get(field.name), field.kind
+        if isinstance(value, bool) or not isinstance(value, int | float):
             continue
-        if field in MINIMUM and not value >= MINIMUM[field]:
-            raise _reject(field, value, f"at least {MINIMUM[field]}")
-        if field in ABOVE and not value > ABOVE[field]:
-            raise _reject(field, value, f"above {ABOVE[field]}")
-        most = AT_MOST.get(field, LARGEST if isinstance(value, int) else math.inf)
-        if isinstance(value, int | float) and not value <= most:
-            raise _reject(field, value, f"at most {most}")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise _reject(field.name, value, "a finite number")
+        if not isinstance(kind, msgspec.inspect.IntType | msgspec.inspect.FloatType):
+            continue
+        if kind.ge is not None and not value >= kind.ge:
+            raise _reject(field.name, value, f"at least {kind.ge}")
+        if kind.gt is not None and not value > kind.gt:
+            raise _reject(field.name, value, f"above {kind.gt}")
+        if kind.le is not None and not value <= kind.le:
+            raise _reject(field.name, value, f"at most {kind.le}")
 
 
 def _check_date(day: str | None) -> None:
@@ -212,14 +232,22 @@ def _check_combinations(spec: CampaignSpec) -> None:
         raise _reject("screen", spec.screen, "`none` when rollouts = 1: one trunk cannot be mixed")
     if spec.screen == "mixed" and spec.scan_limit < spec.problems:
         raise _reject("scan_limit", spec.scan_limit, f"at least problems = {spec.problems}")
+    if spec.temperature == 0 and spec.rollouts > 1:
+        raise _reject("temperature", spec.temperature, f"above 0: {spec.rollouts} greedy trunks would be one trunk")
+    greedy = spec.cont_temperature == 0 or (spec.cont_temperature is None and spec.temperature == 0)
+    if greedy and spec.k > 1:
+        raise _reject("k", spec.k, "1 with greedy continuations: the others would be the same text again")
+
+
+def _check_engine_fields(spec: CampaignSpec) -> None:
     if spec.engine == "vllm" and spec.numerics != "split":
         raise _reject("numerics", spec.numerics, "left alone with engine = vllm; use batch_invariant")
     if spec.engine == "embedded" and spec.attention_backend is not None:
         raise _reject("attention_backend", spec.attention_backend, "left alone with engine = embedded")
+    if spec.engine == "embedded" and spec.model_runner != "auto":
+        raise _reject("model_runner", spec.model_runner, "`auto` with engine = embedded")
     if spec.batch_invariant and spec.numerics == "natural":
         raise _reject("numerics", spec.numerics, "`invariant`, or left alone, when batch_invariant is set")
-    if spec.temperature == 0 and spec.rollouts > 1:
-        raise _reject("temperature", spec.temperature, f"above 0: {spec.rollouts} greedy trunks would be one trunk")
 
 
 def check(spec: CampaignSpec) -> CampaignSpec:
@@ -228,8 +256,9 @@ def check(spec: CampaignSpec) -> CampaignSpec:
     Raises:
         RefeedError: kind "spec", naming the field, its value and what it must be.
     """
-    _check_ranges(spec)
+    _check_ranges(msgspec.structs.asdict(spec))
     _check_combinations(spec)
+    _check_engine_fields(spec)
     _check_date(spec.template_date)
     return spec
 
@@ -245,6 +274,7 @@ def from_fields(fields: dict[str, object]) -> CampaignSpec:
             close = difflib.get_close_matches(name, CampaignSpec.__struct_fields__, 1)
             hint = f"did you mean `{close[0]}`?" if close else "`refeed-tui launch --help` lists fields"
             raise RefeedError("spec", f"the spec has an unknown field {name[:60]!a}", hint)
+    _check_ranges(fields)
     try:
         spec = msgspec.convert(fields, CampaignSpec)
     except msgspec.ValidationError as error:
@@ -264,6 +294,11 @@ def changed_fields(one: CampaignSpec, other: CampaignSpec, ignore: frozenset[str
     """Names of the fields in which two specs differ."""
     names = (name for name in CampaignSpec.__struct_fields__ if name not in ignore)
     return tuple(name for name in names if getattr(one, name) != getattr(other, name))
+
+
+def _of_its_time(spec: CampaignSpec) -> CampaignSpec:
+    """A stored spec as it was meant: registration settles the group, and before there were groups it was 1."""
+    return msgspec.structs.replace(spec, group=spec.group or 1)
 
 
 class Registration(msgspec.Struct, frozen=True, kw_only=True):
@@ -295,8 +330,9 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True):
                 "the spec was changed after registration; nothing of this session can be trusted to match it",
             )
         try:
-            return msgspec.json.decode(self.spec, type=CampaignSpec)
+            return _of_its_time(msgspec.json.decode(self.spec, type=CampaignSpec))
         except msgspec.ValidationError as error:
+            _check_ranges(msgspec.json.decode(self.spec, type=dict[str, object]))  # names the number
             raise RefeedError(
                 "integrity", f"spec.json cannot be read: {error}", "was it written by a newer version?"
             ) from None

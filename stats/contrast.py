@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from stats.clustered import Interval
-    from stats.disagreement import Condition, ProblemCounts
+    from stats.counts import Condition
+    from stats.disagreement import ProblemCounts
     from stats.table import PivotTable
 
 

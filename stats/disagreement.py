@@ -13,18 +13,17 @@ integers net = correct_actual - correct_alternative, so K and rounding play no p
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from stats.counts import Comparison, Condition, Disagreement, Eligibility
 from stats.table import EXACT1, EXACT2, REFEED
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from stats.table import PivotTable
-
-Condition = Literal["common", "exact1"]
 
 FLOOR_CHANGE: Final = 0
 REFEED_CHANGE: Final = 1
@@ -41,50 +40,6 @@ class Changes:
     disagree: NDArray[np.bool_]
     zero_crossing: NDArray[np.bool_]
     reversal: NDArray[np.bool_]
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """One pass against exact pass 1 on `n` eligible pivots; `rate` is None where nothing is eligible."""
-
-    n: int
-    disagree: int
-    zero_crossings: int
-    reversals: int
-
-    @property
-    def rate(self) -> float | None:
-        """Share of the eligible pivots that disagree."""
-        return self.disagree / self.n if self.n > 0 else None
-
-    @property
-    def reversal_rate(self) -> float | None:
-        """Share of the eligible pivots whose credit changes from positive to negative or back (Table 1, "pol.")."""
-        return self.reversals / self.n if self.n > 0 else None
-
-
-@dataclass(frozen=True, slots=True)
-class Disagreement:
-    """Both comparisons under one conditioning."""
-
-    condition: Condition
-    n: int
-    refeed: Comparison
-    floor: Comparison
-
-    @property
-    def excess(self) -> float | None:
-        """Pooled excess (sum of re-feed minus floor disagreements) / n, computed before any rounding."""
-        return (self.refeed.disagree - self.floor.disagree) / self.n if self.n > 0 else None
-
-
-@dataclass(frozen=True, slots=True)
-class Eligibility:
-    """Why pivots are eligible: exact-1 nonzero, nonzero only under re-feed, nonzero only under the replica."""
-
-    exact1: int
-    only_refeed: int
-    only_floor: int
 
 
 @dataclass(frozen=True, slots=True)

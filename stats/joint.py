@@ -13,7 +13,7 @@ from stats.table import EXACT1
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from stats.disagreement import Condition
+    from stats.counts import Condition
     from stats.table import PivotTable
 
 

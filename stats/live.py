@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stats.clustered import Pooled, ProblemMean, pooled, problem_mean
-from stats.disagreement import Comparison, Condition, Disagreement, Eligibility, disagreement, eligibility
+from stats.counts import Condition, Disagreement, Eligibility, ProblemTally, empty, tally
 from stats.rates import RateInterval, clustered_rate
 from stats.sequential import Monitor
 
@@ -21,17 +21,6 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class ProblemTally:
-    """One closed problem: its task index, its pivots, and what disagreed under both conditionings."""
-
-    problem: int
-    pivots: int
-    common: Disagreement
-    exact1: Disagreement
-    eligibility: Eligibility
-
-
-@dataclass(frozen=True, slots=True)
 class TrendPoint:
     """Pooled rates over all problems up to and including `problem`, with clustered intervals."""
 
@@ -40,22 +29,11 @@ class TrendPoint:
     floor: RateInterval
 
 
-def tally(problem: int, net: NDArray[np.int64]) -> ProblemTally:
-    """Count one problem.
-
-    Args:
-        problem: task index.
-        net: int64 [p, 3], its verified pivots; p = 0 for a problem without any.
-    """
-    net = net.reshape(-1, 3)
-    return ProblemTally(problem, len(net), disagreement(net, "common"), disagreement(net, "exact1"), eligibility(net))
-
-
 def tallies(table: PivotTable) -> Iterator[ProblemTally]:
     """Every problem of a table, in registered order."""
     edges = np.searchsorted(table.group, np.arange(len(table.problems) + 1))
     for row, problem in enumerate(table.problems):
-        yield tally(int(problem), table.net[edges[row] : edges[row + 1]])
+        yield tally(int(problem), table.net[edges[row] : edges[row + 1]].tolist())
 
 
 @dataclass(slots=True)
@@ -71,8 +49,8 @@ class Live:
 
     alpha: float = 0.05
     pivots: int = 0
-    common: Disagreement = field(default_factory=lambda: _empty("common"))
-    exact1: Disagreement = field(default_factory=lambda: _empty("exact1"))
+    common: Disagreement = field(default_factory=lambda: empty("common"))
+    exact1: Disagreement = field(default_factory=lambda: empty("exact1"))
     eligibility: Eligibility = field(default_factory=lambda: Eligibility(0, 0, 0))
     monitor: Monitor = field(init=False)
     _closed: list[ProblemTally] = field(default_factory=list)
@@ -85,13 +63,9 @@ class Live:
     def close(self, closed: ProblemTally) -> None:
         """Take one closed problem."""
         self.pivots += closed.pivots
-        self.common = _added(self.common, closed.common)
-        self.exact1 = _added(self.exact1, closed.exact1)
-        self.eligibility = Eligibility(
-            self.eligibility.exact1 + closed.eligibility.exact1,
-            self.eligibility.only_refeed + closed.eligibility.only_refeed,
-            self.eligibility.only_floor + closed.eligibility.only_floor,
-        )
+        self.common = self.common.plus(closed.common)
+        self.exact1 = self.exact1.plus(closed.exact1)
+        self.eligibility = self.eligibility.plus(closed.eligibility)
         self.monitor.update(
             closed.problem, closed.common.refeed.disagree - closed.common.floor.disagree, closed.common.n
         )
@@ -145,22 +119,3 @@ def live(table: PivotTable, *, alpha: float = 0.05) -> Live:
     for closed in tallies(table):
         state.close(closed)
     return state
-
-
-def _empty(condition: Condition) -> Disagreement:
-    nothing = Comparison(0, 0, 0, 0)
-    return Disagreement(condition, 0, nothing, nothing)
-
-
-def _added(so_far: Disagreement, closed: Disagreement) -> Disagreement:
-    def both(a: Comparison, b: Comparison) -> Comparison:
-        return Comparison(
-            a.n + b.n, a.disagree + b.disagree, a.zero_crossings + b.zero_crossings, a.reversals + b.reversals
-        )
-
-    return Disagreement(
-        so_far.condition,
-        so_far.n + closed.n,
-        both(so_far.refeed, closed.refeed),
-        both(so_far.floor, closed.floor),
-    )

@@ -13,7 +13,7 @@ from stats.disagreement import FLOOR_CHANGE, REFEED_CHANGE, changes, eligible
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from stats.disagreement import Condition
+    from stats.counts import Condition
     from stats.table import PivotTable
 
 __all__ = ["CUT", "Bucket", "Contrast", "Margin", "margin"]

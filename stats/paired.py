@@ -13,7 +13,7 @@ from stats.disagreement import FLOOR_CHANGE, REFEED_CHANGE, changes, eligible
 from stats.table import EXACT1, REFEED
 
 if TYPE_CHECKING:
-    from stats.disagreement import Condition
+    from stats.counts import Condition
     from stats.table import PivotTable
 
 # the published interval of the bias uses 1.96, not 1.959964: its last digit depends on it

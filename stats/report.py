@@ -10,15 +10,7 @@ import numpy as np
 from stats.bootstrap import DRAWS, Bootstrap, bootstrap_ratios
 from stats.clustered import Pooled, ProblemMean, pooled, problem_mean
 from stats.decision import Decision, decide
-from stats.disagreement import (
-    Condition,
-    Disagreement,
-    Eligibility,
-    ProblemCounts,
-    disagreement,
-    eligibility,
-    problem_counts,
-)
+from stats.disagreement import ProblemCounts, disagreement, eligibility, problem_counts
 from stats.margin import Margin, margin
 from stats.paired import Bias, McNemar, bias, mcnemar
 from stats.probes import ProbeReport, probe_report
@@ -32,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stats.cache import CacheTally
+    from stats.counts import Condition, Disagreement, Eligibility
     from stats.table import PivotTable
 
 __all__ = ["THRESHOLDS", "ProcessReport", "RateReport", "Report", "SelectionReport", "SequentialReport",

@@ -2,10 +2,8 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 import types
 from pathlib import Path
 
@@ -131,14 +129,6 @@ def test_damaged_sessions_are_named_and_not_called_something_to_resume() -> None
     assert "if its whole journal holds" in found.hint
 
 
-def test_a_long_runtime_folder_is_noted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A socket's path may have 107 bytes."""
-    folder = tmp_path / ("x" * 90)
-    folder.mkdir()
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder))
-    assert doctor.sockets().status == "note"
-
-
 def test_logout_that_kills_workers_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     """KillUserProcesses without lingering ends detached workers."""
     answers = {"busctl": "b true", "loginctl": "Linger=no"}
@@ -202,19 +192,6 @@ def test_a_worker_that_ended_and_stays_is_named(monkeypatch: pytest.MonkeyPatch)
     stuck = write(campaign())
     with lock(stuck.lock_path):
         assert f"still there: {stuck.id}" in doctor.workers().detail
-
-
-def test_a_socket_folder_of_somebody_else_is_a_problem(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A worker would refuse to listen there."""
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    assert doctor.sockets().status == "ok" or "path is long" in doctor.sockets().hint
-    short = Path(tempfile.mkdtemp(prefix="rt-", dir="/tmp"))
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(short))
-    (short / "refeed-tui").mkdir(mode=0o755)
-    (short / "refeed-tui").chmod(0o755)
-    found = doctor.sockets()
-    assert (found.status, "only you can use" in found.detail) == ("problem", True)
-    shutil.rmtree(short)
 
 
 def test_network_file_systems_are_told_from_local_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

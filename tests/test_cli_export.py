@@ -18,7 +18,7 @@ from tui import cli, errors
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sessions.disk.store import SessionFolder
+    from sessions.store import SessionFolder
 
 
 @pytest.fixture(autouse=True)

@@ -14,13 +14,14 @@ import pytest
 from msgspec.structs import replace
 
 from sessions.disk.journal import read
-from sessions.disk.store import SessionFolder, Store
 from sessions.events import CacheFailure, Ended, Notice, PassStarted, Paused, Progress
 from sessions.spec import register
+from sessions.state.fold import fold, new_state
+from sessions.store import SessionFolder, Store
 from tests.helpers.cli_sessions import CROSSED, MIXED, SAME, SPEC, campaign, measured, write
 from tests.helpers.session_events import closed, engine_ready, opened, trunks_done
 from tui import cli, errors
-from tui.viewer.narrator import Teller
+from tui.viewer.narrator import EventNarrator
 from tui.viewer.plain import last_lines
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ from pathlib import Path
 from sessions.events import Ended
 from sessions.disk.journal import Journal
 from sessions.disk.folder import lock
-from sessions.disk.store import SessionFolder
+from sessions.store import SessionFolder
 from tests.helpers.cli_sessions import MIXED, measured
 from tests.helpers.session_events import engine_ready, opened
 folder = SessionFolder(Path(sys.argv[1]))
@@ -220,9 +221,26 @@ def test_a_resumed_session_does_not_end_at_its_old_end(capsys: pytest.CaptureFix
     assert "aborted: a miss" in shown
 
 
+class Told:
+    """A narrator beside the state that it reads."""
+
+    def __init__(self) -> None:
+        self.state = new_state(SPEC)
+        self.narrator = EventNarrator(self.state)
+
+    def hear(self, event: Event) -> list[str]:
+        """Fold an event, and return its lines."""
+        fold(self.state, event)
+        return self.narrator.lines(event)
+
+    def now(self, waited: float) -> str:
+        """What is running."""
+        return self.narrator.current(waited)
+
+
 def told(*events: Event) -> list[str]:
     """Lines that these events deserve, without their clocks."""
-    teller = Teller(SPEC)
+    teller = Told()
     return [line.partition("] ")[2] for event in events for line in teller.hear(event)]
 
 
@@ -246,7 +264,7 @@ def test_a_missing_count_is_told_as_missing() -> None:
 
 def test_what_runs_is_told_from_the_last_progress() -> None:
     """The line between events names problem, pass, requests, checks and speed."""
-    teller = Teller(SPEC)
+    teller = Told()
     running = Progress(problem=4, stage="re-feed", done=12, total=80, verified=12, failed=0, tokens=900,
                        tokens_per_s=4321.0, kv_use=0.25, preemptions=1, mono=61.0)  # fmt: skip
     for event in (opened(), engine_ready(), PassStarted(problem=4, attempt=1, name="re-feed", requests=80), running):
@@ -258,7 +276,7 @@ def test_what_runs_is_told_from_the_last_progress() -> None:
 
 def test_the_clock_of_the_lines_goes_on_after_a_resume() -> None:
     """Lines are stamped with the time that workers ran; how long nothing ran is said where it ends."""
-    teller = Teller(SPEC)
+    teller = Told()
     ended = Ended(state="interrupted", exit_code=143, reason="the worker got SIGTERM")
     events = ((opened(), 0, 0), (ended, 95, 95), (opened(), 3695, 0), (Paused(), 3705, 10))
     lines = [
@@ -271,7 +289,7 @@ def test_the_clock_of_the_lines_goes_on_after_a_resume() -> None:
 
 def test_loading_pausing_and_screening_are_told() -> None:
     """What a person waits for has words; loading steps only fill silence."""
-    teller = Teller(SPEC)
+    teller = Told()
     assert teller.hear(opened()) != []
     assert teller.hear(Notice(kind="loading", text="reading weights", fraction=0.5)) == []
     assert teller.now(0.0).endswith("reading weights (50%)")
@@ -284,7 +302,7 @@ def test_loading_pausing_and_screening_are_told() -> None:
 
 def test_time_left_is_told_once_there_is_a_pace() -> None:
     """Two measured problems give a pace; one does not."""
-    teller = Teller(SPEC)
+    teller = Told()
     lines = []
     for event in [opened(), engine_ready(), *measured(0, (SAME,)), *measured(1, (CROSSED,))]:
         lines += teller.hear(event)
@@ -294,7 +312,7 @@ def test_time_left_is_told_once_there_is_a_pace() -> None:
 
 def test_after_the_last_problem_the_engine_is_being_closed() -> None:
     """To give its memory back takes seconds, in which nothing is measured any more."""
-    teller = Teller(SPEC)
+    teller = Told()
     for event in [opened(), engine_ready(), *measured(0, (SAME,)), *measured(1, (CROSSED,))]:
         teller.hear(event)
     assert teller.now(0.0).endswith("] between problems")
@@ -324,7 +342,7 @@ def test_replay_in_plain_lines_waits_only_when_asked(
     assert at_once.index("problem 3/3") < at_once.index("Table 1")
     assert cli.run(["replay", folder.id, "--speed", "0.5"]) == errors.DONE
     assert capsys.readouterr().out == at_once
-    last = Teller(SPEC)
+    last = Told()
     for event in read(folder.journal_path, folder.registration().digest):
         last.hear(event)
     assert sum(waits) == pytest.approx(last.state.mono / 0.5)

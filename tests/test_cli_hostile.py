@@ -17,9 +17,9 @@ import pytest
 
 from sessions.disk.folder import RunInfo
 from sessions.disk.journal import Chain
-from sessions.disk.store import SessionFolder, Store
 from sessions.events import CacheFailure, Ended, EngineReady, Event, Notice, Opened, Pivot, ProblemClosed
 from sessions.spec import CampaignSpec, register
+from sessions.store import SessionFolder, Store
 from sessions.text import json_printable
 from tests.helpers.session_events import closed, engine_ready, opened, pivot, trunks_done
 from tui import cli
@@ -71,7 +71,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SessionFolder:
             line, link = chain.extend(msgspec.json.encode(msgspec.structs.replace(event, seq=seq)))
             file.write(line)
             chain.advance(link)
-    RunInfo(pid=1, started=1, boot=EVIL, host=EVIL, socket=f"/{EVIL}", version=EVIL).write(made.run_path)
+    RunInfo(pid=1, started=1, boot=EVIL, host=EVIL, version=EVIL).write(made.run_path)
     made.log_path.write_text(EVIL)
     os.utime(made.journal_path, (1, 1))
     return SessionFolder(made.path)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sessions.disk.store import SessionFolder, Store
 from sessions.spec import from_fields
+from sessions.store import SessionFolder, Store
 from tests.helpers.cli_sessions import REPO, worker_home
 from tests.helpers.embedded_checkpoints import QWEN2, write_checkpoint
 from tui import cli, errors

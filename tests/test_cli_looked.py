@@ -21,8 +21,8 @@ from tui import cli, errors
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from sessions.disk.store import SessionFolder
     from sessions.events import Event
+    from sessions.store import SessionFolder
     from stats.sequential import StopRule
     from tests.helpers.cli_sessions import Nets
 

@@ -14,10 +14,10 @@ import pytest
 from rich.console import Console
 
 from sessions.disk.journal import Journal
-from sessions.disk.summary import load as load_summary
 from sessions.disk.texts import write as write_texts
 from sessions.events import CacheFailure, CacheProof, Ended, Notice
 from sessions.report.audit import Session, audit
+from sessions.state.summary import load as load_summary
 from tests.helpers.cli_sessions import CROSSED, FLIPPED, MIXED, SAME, SILENT, SPEC, campaign, measured, write
 from tests.helpers.session_events import closed, engine_ready, opened, pivot, trunks_done
 from tests.helpers.session_texts import example, its_pivot
@@ -474,7 +474,16 @@ def test_verify_makes_anew_what_list_remembers_wrongly(capsys: pytest.CaptureFix
     assert cli.run(["verify", folder.id, "--json"]) == errors.DONE
     assert json.loads(capsys.readouterr().out)["summary"] == {"matched": True}
     cached = json.loads(folder.summary_path.read_bytes())
-    for field, value in (("measured", 2), ("offset", 40), ("broken", "x"), ("events", 99), ("link", "0" * 16)):
+    counts = {**cached["evidence"], "problems": 2}
+    for field, value in (
+        ("evidence", counts),
+        ("waiting", [[1, 1, 0, 9, [1, 0, 0]]]),
+        ("done", []),
+        ("offset", 40),
+        ("broken", "x"),
+        ("events", 99),
+        ("link", "0" * 16),
+    ):
         folder.summary_path.write_text(json.dumps({**cached, field: value}))
         assert cli.run(["verify", folder.id, "--json"]) == errors.DONE
         said = json.loads(capsys.readouterr().out)

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 import tomllib
+import unicodedata
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,6 +15,7 @@ from hypothesis import strategies as st
 from sessions.errors import RefeedError
 from sessions.presets import PRESETS
 from sessions.spec import CampaignSpec, from_fields
+from sessions.text import UNSAFE
 from tui.setup.options import DIGESTS, Asked, combine, field_help, options, to_toml
 
 if TYPE_CHECKING:
@@ -33,7 +37,7 @@ def asked(source: str | None = None, *args: str) -> Asked:
 
 
 def test_every_field_of_the_spec_is_a_flag_with_help() -> None:
-    """`max_pivots` is `--max-pivots`, and its help is the line of the spec's docstring."""
+    """`max_pivots` is `--max-pivots`, and its help is what its type says."""
     made = {option.name: option for option in options()}
     assert set(made) == set(CampaignSpec.__struct_fields__) - DIGESTS
     texts = field_help()
@@ -150,4 +154,11 @@ def test_any_text_and_number_of_a_spec_reads_back(text: str, margin: float) -> N
     spec = msgspec.structs.replace(CampaignSpec(), prompt=text, margin=margin)
     printed = to_toml(spec)
     assert from_fields(dict(tomllib.loads(printed))) == spec
-    assert all(character.isprintable() or character == "\n" for character in printed)
+    assert not any(unicodedata.category(character) in UNSAFE and character != "\n" for character in printed)
+
+
+def test_the_help_of_fields_survives_an_interpreter_without_docstrings() -> None:
+    """`python -OO` drops docstrings; what a field means is part of its type."""
+    code = "from sessions.spec import described\nprint([field.name for field in described() if not field.help])"
+    done = subprocess.run([sys.executable, "-OO", "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == "[]"

@@ -58,11 +58,17 @@ def exact_probes(pivot: Pivot) -> list[tuple[str, str]]:
 
 
 def test_a_campaign_measures_every_registered_problem_and_verifies_every_pivot(clean: Backend, tmp_path: Path) -> None:
-    """Three passes a problem, in order, all pivots verified by the ledger, counts that add up."""
+    """Three passes of both problems together, in order, all pivots verified by the ledger, counts that add up."""
     record = conduct(registered(SMALL), tmp_path, backend=clean)
     assert (record.ended.state, record.ended.exit_code) == ("finished", 0)
     assert [event.problem for event in record.of(ProblemClosed)] == [0, 1]
-    assert [event.name for event in record.of(PassEnded)] == PASSES * 2
+    ended = record.of(PassEnded)
+    assert [(event.name, event.problem, event.batch) for event in ended] == [
+        (name, problem, 2) for name in PASSES for problem in (0, 1)
+    ]
+    assert [event.problems for event in record.of(PassStarted)] == [(0, 1)] * 3
+    requests = [event.requests for event in record.of(PassStarted)]
+    assert requests == [sum(event.verified for event in ended if event.name == name) for name in PASSES]
     pivots = record.of(Pivot)
     assert len(pivots) >= 2
     for pivot in pivots:
@@ -232,7 +238,7 @@ def test_a_reset_that_fails_is_no_third_exact_pass(clean: Backend, tmp_path: Pat
     record = conduct(registered(SMALL, on_cache_failure=policy, wave=1), tmp_path, backend=faulty)
     assert "refused to reset" in record.of(CacheFailure)[0].reason
     assert len(record.state.table().group) == 0
-    assert record.ended.exit_code == (4 if policy == "abort" else 0)
+    assert (record.ended.state, record.ended.exit_code) == ("aborted", 4), "cache checks left nothing"
 
 
 def test_a_reset_that_lies_is_caught_by_the_leader(clean: Backend, tmp_path: Path) -> None:
@@ -272,7 +278,7 @@ def test_a_user_abort_keeps_closed_problems_and_a_second_run_measures_the_rest(c
         if "1.0/exact-2/" in requests[0].id:
             control.stop("aborted by the user", "aborted", 1)
 
-    spec = registered(SMALL)
+    spec = registered(SMALL, group=1)
     stopped = conduct(spec, tmp_path, backend=Faulty(clean, before=stop_later), control=control)
     assert (stopped.ended.state, stopped.ended.exit_code) == ("aborted", 1)
     assert list(stopped.state.measured) == [0]
@@ -297,7 +303,9 @@ def test_a_screen_keeps_only_mixed_problems_in_registered_order(clean: Backend, 
 
 def test_a_screen_in_a_small_cache_generates_again_what_it_could_not_hold(tmp_path: Path) -> None:
     """Kept problems that the cache cannot hold wait for a later wave, and every measured one is verified."""
-    spec = registered(SMALL, screen="mixed", problems=3, scan_limit=12, rollouts=4, wave=6, kv_blocks=400, max_pivots=1)
+    spec = registered(
+        SMALL, screen="mixed", problems=3, scan_limit=12, rollouts=4, wave=6, group=1, kv_blocks=400, max_pivots=1
+    )
     roomy, small = conduct(registered(spec, kv_blocks=4000), tmp_path / "a"), conduct(spec, tmp_path / "b")
     twice = [event.problem for event in small.of(TrunksDone)]
     assert len(twice) > len(set(twice)), "nothing had to be generated again"

@@ -14,6 +14,7 @@ from engine.protocol.capacity import (
     PassCost,
     fit,
     fit_screen,
+    group_width,
     wave_width,
     worst_cost,
 )
@@ -50,15 +51,15 @@ def test_a_continuation_begins_behind_the_boundary() -> None:
 
 def test_all_wanted_fit_in_a_large_cache() -> None:
     """With room for everything the reason is the one given."""
-    capacity = fit([COST] * 4, INFO, 4, "wave = 4")
+    capacity = fit([COST] * 4, INFO, 4, "wave = 4", group=1)
     assert (capacity.width, capacity.needed, capacity.allocated) == (4, 40, 3 * 160 + 50)
     assert capacity.reason == "wave = 4"
-    assert fit([COST, PassCost(trunks=10, resume=7, refeed=17)], INFO, 2, "x").allocated == 160 + 7
+    assert fit([COST, PassCost(trunks=10, resume=7, refeed=17)], INFO, 2, "x", group=1).allocated == 160 + 7
 
 
 def test_a_small_cache_narrows_the_wave_and_says_so() -> None:
     """Blocks that may be allocated between two touches must stay below what is free beside the trunks."""
-    capacity = fit([COST] * 4, replace(INFO, num_blocks=250), 4, "wave = 4")
+    capacity = fit([COST] * 4, replace(INFO, num_blocks=250), 4, "wave = 4", group=1)
     assert capacity.width == 2
     assert "more than 2 might not last" in capacity.reason
 
@@ -66,8 +67,8 @@ def test_a_small_cache_narrows_the_wave_and_says_so() -> None:
 def test_the_plan_of_one_problem_warns_from_the_first_block_that_is_missing() -> None:
     """10 blocks of trunks and 50 of a pass need 61 others than the null block: one more than is allocated."""
     enough, short = (
-        fit([COST], replace(INFO, num_blocks=62), 1, "all"),
-        fit([COST], replace(INFO, num_blocks=61), 1, "all"),
+        fit([COST], replace(INFO, num_blocks=62), 1, "all", group=1),
+        fit([COST], replace(INFO, num_blocks=61), 1, "all", group=1),
     )
     assert (enough.width, enough.reason) == (1, "all")
     assert (short.width, short.reason) == (1, "even one problem's trunks might not last")
@@ -75,16 +76,38 @@ def test_the_plan_of_one_problem_warns_from_the_first_block_that_is_missing() ->
 
 def test_one_problem_is_measured_even_where_it_might_not_last() -> None:
     """The ledger will tell if it did not; the plan warns."""
-    capacity = fit([COST] * 4, replace(INFO, num_blocks=40), 4, "wave = 4")
+    capacity = fit([COST] * 4, replace(INFO, num_blocks=40), 4, "wave = 4", group=1)
     assert capacity.width == 1
-    assert "might not last" in capacity.reason
+    assert capacity.reason == "even one problem's trunks might not last"
+    assert not capacity.lasts
 
 
 def test_the_registered_wave_wins_over_the_default() -> None:
     """0 means the default, which is wider for a screen."""
-    assert wave_width(CampaignSpec())[0] == DEFAULT_WAVE
-    assert wave_width(CampaignSpec(screen="mixed"))[0] == DEFAULT_SCREEN_WAVE
-    assert wave_width(CampaignSpec(screen="mixed", wave=2))[0] == 2
+    assert wave_width(CampaignSpec()) == DEFAULT_WAVE
+    assert wave_width(CampaignSpec(screen="mixed")) == DEFAULT_SCREEN_WAVE
+    assert wave_width(CampaignSpec(screen="mixed", wave=2)) == 2
+
+
+def test_a_group_is_never_wider_than_its_wave() -> None:
+    """0 means four; a wave of one problem has groups of one."""
+    assert group_width(CampaignSpec()) == DEFAULT_WAVE
+    assert group_width(CampaignSpec(screen="mixed")) == DEFAULT_WAVE
+    assert group_width(CampaignSpec(screen="mixed", group=8)) == 8
+    assert group_width(CampaignSpec(wave=1)) == group_width(CampaignSpec(wave=1, group=4)) == 1
+
+
+def test_a_group_waits_for_groups_before_it_and_shares_its_own_passes() -> None:
+    """Between two touches of a trunk lie all passes of earlier groups and one exact pass of its own group."""
+    assert fit([COST] * 4, INFO, 4, "all", group=4).allocated == 4 * 50
+    assert fit([COST] * 4, INFO, 4, "all", group=2).allocated == 2 * 160 + 2 * 50
+    assert fit([COST] * 3, INFO, 3, "all", group=2).allocated == 2 * 160 + 50
+    # 20 blocks of trunks, 100 allocated: 121 others than the null block are one too few for a group of two.
+    assert fit([COST] * 2, replace(INFO, num_blocks=122), 2, "all", group=2).width == 2
+    assert fit([COST] * 2, replace(INFO, num_blocks=121), 2, "all", group=2).width == 1
+    # Candidates of a screen: the passes of any two of them together.
+    assert fit_screen([COST] * 3, replace(INFO, num_blocks=132), 3, "all", group=2).width == 3
+    assert fit_screen([COST] * 3, replace(INFO, num_blocks=131), 3, "all", group=2).width == 2
 
 
 costs = st.builds(PassCost, st.integers(1, 50), st.integers(1, 400), st.integers(1, 500))
@@ -94,7 +117,7 @@ costs = st.builds(PassCost, st.integers(1, 50), st.integers(1, 400), st.integers
 def test_a_planned_wave_keeps_the_safe_rule(problems: list[PassCost], blocks: int, wanted: int) -> None:
     """Whatever the costs, a width above 1 leaves fewer allocations than free blocks, and one more would not."""
     info = replace(INFO, num_blocks=blocks)
-    capacity = fit(problems, info, wanted, "all")
+    capacity = fit(problems, info, wanted, "all", group=1)
     assert 1 <= capacity.width <= min(wanted, len(problems))
     if capacity.width > 1:
         assert capacity.allocated < blocks - 1 - capacity.needed
@@ -107,9 +130,9 @@ def test_a_planned_wave_keeps_the_safe_rule(problems: list[PassCost], blocks: in
 
 def test_trunks_that_nobody_measures_lie_in_the_way_too() -> None:
     """Blocks stored after a trunk are evicted after it: a screen's dropped candidates take room from the kept ones."""
-    roomy = fit([COST] * 2, replace(INFO, num_blocks=240), 2, "all")
+    roomy = fit([COST] * 2, replace(INFO, num_blocks=240), 2, "all", group=1)
     assert (roomy.width, roomy.needed) == (2, 20)
-    crowded = fit([COST] * 2, replace(INFO, num_blocks=240), 2, "all", resident=120)
+    crowded = fit([COST] * 2, replace(INFO, num_blocks=240), 2, "all", group=1, resident=120)
     assert (crowded.width, crowded.needed) == (1, 120)
 
 
@@ -119,7 +142,7 @@ def test_a_screen_leaves_room_for_the_passes_of_any_candidate(
 ) -> None:
     """All candidates' trunks and one problem's pass fit together, and one candidate more would not."""
     info = replace(INFO, num_blocks=blocks)
-    capacity = fit_screen(problems, info, wanted, "all")
+    capacity = fit_screen(problems, info, wanted, "all", group=1)
     assert 1 <= capacity.width <= min(wanted, len(problems))
 
     def lasts(width: int) -> bool:

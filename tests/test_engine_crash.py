@@ -13,12 +13,12 @@ import pytest
 
 from engine.worker.supervisor import launch, log_tail
 from sessions.disk.journal import Follower, verify
-from sessions.disk.store import SessionFolder, Store
 from sessions.disk.texts import read as read_texts
 from sessions.events import ProblemClosed
 from sessions.report.as_json import as_dict
 from sessions.spec import CampaignSpec, register
 from sessions.state.fold import fold_all
+from sessions.store import SessionFolder, Store
 from stats.report import report
 from tests.helpers.campaigns import SMALL, registered
 from tests.helpers.workers import events_of
@@ -109,7 +109,7 @@ def facts(session: SessionFolder) -> tuple[list[Any], list[Any], dict[str, Any]]
 def check(session: SessionFolder) -> None:
     """After any number of deaths: the chain is whole, each problem closed once, evidence is of closed ones only."""
     found = verify(session.journal_path, session.registration().digest)
-    assert (found.intact, found.torn) == (True, 0)
+    assert (found.broken_line, found.torn) == (None, 0)
     events = events_of(session)
     assert [event.problem for event in events if isinstance(event, ProblemClosed)] == list(range(PROBLEMS))
     state = fold_all(session.spec(), events)

@@ -18,10 +18,11 @@ import pytest
 from engine.worker.supervisor import launch, log_tail, send
 from sessions.disk.folder import RunInfo
 from sessions.disk.journal import verify
-from sessions.disk.store import SessionFolder, Store
+from sessions.disk.requests import look
 from sessions.errors import RefeedError
 from sessions.events import Ended, Opened, ProblemClosed
 from sessions.spec import register
+from sessions.store import SessionFolder, Store
 from tests.helpers.campaigns import SMALL, registered
 from tests.helpers.workers import events_of, wait_for
 
@@ -146,7 +147,7 @@ import os, sys
 from pathlib import Path
 from engine.worker.supervisor import launch
 from sessions.errors import RefeedError
-from sessions.disk.store import SessionFolder
+from sessions.store import SessionFolder
 
 session = SessionFolder(Path(sys.argv[1]))
 if os.getuid() == 0:
@@ -193,7 +194,7 @@ def test_a_read_only_file_system_is_said_by_launch_and_can_be_read(small_disk: P
     finish(session, session.journal_path.read_bytes(), 2)
 
 
-def test_a_session_that_runs_on_another_host_is_left_alone(home: Path) -> None:
+def test_a_session_that_runs_on_another_host_is_left_alone(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the lock of another host is not seen, its fresh writing is; after an old one the session is continued."""
     session = Store(home).create(register(registered(SMALL, problems=1)))
     launch(session)
@@ -201,13 +202,15 @@ def test_a_session_that_runs_on_another_host_is_left_alone(home: Path) -> None:
     whole = session.journal_path.read_bytes()
     session.journal_path.write_bytes(whole[: whole.rindex(b'{"event":"problem-closed"')])
     session.summary_path.unlink()
-    here = session.run()
-    assert here is not None
-    RunInfo(pid=1, started=1, boot="x", host="other\x1b[2J", socket=here.socket).write(session.run_path)
-    for act in (lambda: launch(session), lambda: send(session, "abort")):
-        with pytest.raises(RefeedError, match=r"running on host other\\x1b\[2J: it wrote moments ago") as caught:
-            act()
-        assert caught.value.kind == "session"
+    RunInfo(pid=1, started=1, boot="x", host="other\x1b[2J").write(session.run_path)
+    with pytest.raises(RefeedError, match=r"running on host other\\x1b\[2J: it wrote moments ago") as caught:
+        launch(session)
+    assert caught.value.kind == "session"
+    monkeypatch.setattr("engine.worker.supervisor.FAR_SECONDS", 0.3)
+    with pytest.raises(RefeedError, match=r"has not answered: .* is on host other\\x1b\[2J") as caught:
+        send(session, "abort")
+    assert caught.value.kind == "failed"
+    assert [command for _, command in look(session.requests_path).requests] == ["abort"]
     assert session.state() == "running"
     an_hour_ago = time.time() - 3600
     os.utime(session.journal_path, (an_hour_ago, an_hour_ago))
@@ -216,17 +219,3 @@ def test_a_session_that_runs_on_another_host_is_left_alone(home: Path) -> None:
     wait_for_end(session)
     assert session.state() == "finished"
     assert sum(isinstance(event, Opened) for event in events_of(session)) == 2
-
-
-def test_a_run_file_that_names_another_socket_is_not_followed(home: Path) -> None:
-    """A stranger's run.json may name any socket of the machine; nothing is sent there."""
-    session = Store(home).create(register(registered(SMALL, problems=40, rollouts=4, k=4)))
-    launch(session)
-    run = session.run()
-    assert run is not None
-    RunInfo(pid=run.pid, started=run.started, boot=run.boot, host=run.host, socket="/run/docker.sock").write(
-        session.run_path
-    )
-    with pytest.raises(RefeedError, match="names a socket that is not its own"):
-        send(session, "abort")
-    os.kill(run.pid, signal.SIGKILL)

@@ -11,9 +11,9 @@ import pytest
 
 from engine.backend import BlockOrigin, Completion, TokenLogprobs
 from engine.protocol.evidence import pivot_events, served, solution_text
-from engine.protocol.passes import PASSES, CheckFailure, Cut, plan_pass
+from engine.protocol.group import run_pass
+from engine.protocol.passes import PASSES, CheckFailure, Cut, PassRun, plan_pass
 from engine.protocol.pivots import Selection, Site
-from engine.protocol.problem import PassRun, run_pass
 from engine.protocol.trunks import TrunkSet, generate
 from engine.tasks.grading import extract, grade
 from engine.tasks.task import Problem
@@ -176,7 +176,7 @@ def test_counts_that_an_engine_did_not_give_are_left_out_of_their_range(bench: B
 @pytest.mark.parametrize("number", [0, 1, 2])
 def test_a_failure_in_any_pass_fails_its_pivot_and_no_other(bench: Benches, number: int) -> None:
     """The pivot of rollout 1 failed in one pass; the one at the same position of rollout 0 did not."""
-    failure = CheckFailure("x", 1, 23, 16, None, "no count", "pivot")
+    failure = CheckFailure(7, "x", 1, 23, 16, None, "no count", "pivot")
     runs = [ran(index, failures=(failure,) if index == number else ()) for index in range(3)]
     rows = [served(bench(), TRUNKS, (CUT, LATER), run) for run in runs]
     states = [pivot.cache.state for pivot in pivot_events(bench(), TRUNKS, (CUT, LATER), runs, rows)]
@@ -201,7 +201,7 @@ def test_a_real_problems_pivots_say_what_its_completions_did(tmp_path: Path) -> 
     bench, _ = bench_of(engine, spec)
     (trunks,) = generate(bench, [Problem(7, "q" * 10, "1")], 0)
     cuts = trunks.cuts()
-    runs = [run_pass(bench, 7, pass_, cuts, "salt") for pass_ in PASSES]
+    runs = [run for pass_ in PASSES for run in run_pass(bench, [(7, cuts)], pass_, "salt")]
     assert [run.failures for run in runs] == [(), (), ()]
     done = {completion.id: completion for run in runs for completion in run.completions}
 

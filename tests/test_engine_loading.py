@@ -7,34 +7,32 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
-import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 from engine.backends.load import BUNDLED_PATH
-from engine.protocol.control import Control, StopRequest
-from engine.worker.lifecycle import AT_A_STAGE, AT_ONCE, IN_A_STEP, LONGEST_REASON, Loading, reason_of
+from engine.worker.lifecycle import LONGEST_REASON, reason_of
 from engine.worker.supervisor import launch, log_tail, send
 from sessions.disk.hooks import OnEvent, keep
 from sessions.disk.journal import verify
-from sessions.disk.store import Store
+from sessions.disk.requests import look
 from sessions.events import Ended, Notice
 from sessions.spec import register
 from sessions.state.fold import fold_all
+from sessions.store import Store
 from tests.helpers.campaigns import SMALL, registered
 from tests.helpers.cli_sessions import worker_home
 from tests.helpers.session_events import engine_ready, opened
 from tests.helpers.workers import events_of, wait_for
 from tui import cli, errors
-from tui.viewer.narrator import Teller
+from tui.viewer.session import LiveSession
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from sessions.disk.store import SessionFolder
+    from sessions.store import SessionFolder
 
 PATIENCE = 60.0
 # A library that is busy for minutes, which no signal and no error of ours could get out of it in a good way.
@@ -99,17 +97,15 @@ def test_an_abort_does_not_wait_for_weights_that_are_read(
 ) -> None:
     """Asked as a user would: said what happens, recorded, and gone within seconds, with nothing left behind."""
     session, process = stuck
-    run = session.run()
-    assert run is not None
     assert cli.run(["abort", session.id]) == errors.DONE
-    assert AT_ONCE in capsys.readouterr().out
+    assert "within 3 s while the engine loads" in capsys.readouterr().out
     assert process.wait(PATIENCE) == 1
     end = ended(session)
     assert (end.state, end.exit_code, end.reason) == ("aborted", 1, "aborted by the user")
     assert session.state() == "aborted"
     assert not session.live()
     assert not (session.path / ".reserve").exists()
-    assert not (session.path / run.socket).exists()
+    assert look(session.requests_path).requests == ()
     launch(session)
     wait_for(lambda: not session.live(), session, PATIENCE)
     assert session.state() == "finished", "what was left at once goes on"
@@ -133,41 +129,11 @@ def test_a_command_hears_of_an_end_while_loading(tmp_path: Path) -> None:
     )
     try:
         wait_for(lambda: bool(loading(session)), session, PATIENCE)
-        assert send(session, "abort").ok
+        send(session, "abort")
         assert process.wait(PATIENCE) == 1
     finally:
         process.kill()
     assert json.loads((tmp_path / "told").read_text())["state"] == "aborted"
-
-
-def watch(loads: Loading, seconds: float) -> list[StopRequest]:
-    """Load for some seconds; returns what the process would have been left for."""
-    left: list[StopRequest] = []
-    with loads.watched(threading.RLock(), left.append):
-        time.sleep(seconds)
-    return left
-
-
-def test_a_stop_that_is_heeded_in_time_is_nobody_else_s() -> None:
-    """No stop, one that comes to a stage in time, and one in a process that must not be left; then one that waits."""
-    control = Control()
-    assert watch(Loading(control, 0.05), 0.3) == []
-    control.stop("enough", "aborted", 1)
-    assert watch(Loading(control, 60.0), 0.3) == []
-    staying = Loading(control, 0.05)
-    staying.stay()
-    assert watch(staying, 0.5) == []
-    assert watch(Loading(control, 0.05), 1.0) == [control.stop_request]
-
-
-def test_an_abort_says_what_it_will_do() -> None:
-    """Loading, loading beside processes that would be left, and measuring."""
-    loads = Loading(Control())
-    assert loads.abort_words() == AT_ONCE
-    loads.stay()
-    assert loads.abort_words() == AT_A_STAGE
-    watch(loads, 0.0)
-    assert loads.abort_words() == IN_A_STEP
 
 
 def test_an_engine_that_closes_is_said_to_close() -> None:
@@ -175,17 +141,17 @@ def test_an_engine_that_closes_is_said_to_close() -> None:
     session = session_of(problems=40)
     launch(session)
     wait_for(lambda: session.summary().events > 5, session, PATIENCE)
-    assert send(session, "abort").ok
+    send(session, "abort")
     wait_for(lambda: not session.live(), session, PATIENCE)
     *before, notice, end = events_of(session)
     assert isinstance(end, Ended)
     assert isinstance(notice, Notice)
     assert (notice.kind, notice.text) == ("closing", "closing the engine")
-    teller = Teller(session.spec())
+    reading = LiveSession.of(session, "attach")
     for event in before:
-        teller.hear(event)
-    assert teller.hear(notice) == []
-    assert teller.now(0.0).endswith("closing the engine")
+        reading.add(event)
+    assert reading.add(notice) == []
+    assert reading.narrator.current(0.0).endswith("closing the engine")
     state = fold_all(session.spec(), [opened(), engine_ready(), notice])
     assert (state.current.stage, state.current.problem) == ("closing", None)
 

@@ -17,11 +17,11 @@ from engine.worker.hooks import Notifier
 from engine.worker.supervisor import launch, log_tail
 from sessions.disk.hooks import OnEvent, keep, kept
 from sessions.disk.journal import read
-from sessions.disk.store import SessionFolder, Store
 from sessions.errors import RefeedError
 from sessions.events import Ended, Event, Notice, Paused
 from sessions.spec import CampaignSpec, register
 from sessions.state.fold import fold, new_state
+from sessions.store import SessionFolder, Store
 from tests.helpers.campaigns import SMALL, registered
 from tests.helpers.session_events import closed, opened, pivot
 from tests.test_sessions_state import failure
@@ -221,3 +221,12 @@ def test_a_worker_tells_its_end_and_records_a_failed_telling(tmp_path: Path) -> 
     assert len(notices) == 2
     assert "exit code 3" in notices[0].text
     assert folder.state() == "finished"
+
+
+def test_a_command_gets_no_tokens(session: SessionFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hub's token stays with the worker; a cloud's key, with which the command may stop the machine, does not."""
+    for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "github_token", "RUNPOD_API_KEY", "TOKENIZERS_PARALLELISM"):
+        monkeypatch.setenv(name, "set")
+    look = "import os, sys; open(sys.argv[1], 'w').write('\\n'.join(n for n in os.environ if os.environ[n] == 'set'))"
+    assert told(session, script(look, str(tmp_path / "names")), [END]) == []
+    assert set((tmp_path / "names").read_text().split()) == {"RUNPOD_API_KEY", "TOKENIZERS_PARALLELISM"}

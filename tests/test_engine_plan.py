@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from engine.protocol.campaign import between_problems, check_fit, plan_wave, run, todo
+from engine.protocol.campaign import between_groups, check_fit, plan_wave, run, todo
+from engine.protocol.group import run_pass
 from engine.protocol.limits import Limits
 from engine.protocol.passes import PASSES
-from engine.protocol.problem import run_pass
 from engine.protocol.trunks import generate
 from engine.tasks.grading import extract
 from engine.tasks.task import Problem
@@ -112,7 +112,9 @@ def test_a_wave_is_as_wide_as_its_blocks_last(checkpoint: Path, engine: Embedded
     assert ([problem.index for problem in problems], cold_by) == ([0, 1, 2, 3], "salt")
     small, _ = bench(open_tiny(checkpoint, 200))
     problems, cold_by = plan_wave(small, todo(SPEC, 100, closed(SPEC)))
-    assert ([problem.index for problem in problems], cold_by) == ([0, 1], "salt")
+    assert ([problem.index for problem in problems], cold_by) == ([0, 1, 2], "salt")
+    apart, _ = bench(open_tiny(checkpoint, 200), replace_spec(group=1))
+    assert len(plan_wave(apart, todo(SPEC, 100, closed(SPEC)))[0]) == 2, "passes one after the other take more blocks"
     least, _ = bench(open_tiny(checkpoint, 17))  # two trunks of 13 + 100 tokens, and the null block
     assert [problem.index for problem in plan_wave(least, todo(SPEC, 100, closed(SPEC)))[0]] == [0]
     none, _ = bench(open_tiny(checkpoint, 16))
@@ -232,7 +234,7 @@ def test_what_only_the_end_of_a_pass_shows_is_a_failure(
     made, _ = bench(engine, replace_spec(on_cache_failure="record"))
     (trunks,) = generate(made, [made.task.problem(7)], 0)
     faulty = replace(made, backend=Faulty(engine, step=step, completion=alter))
-    (wrong,) = run_pass(faulty, 7, PASSES[0], trunks.cuts(), "").failures
+    ((wrong,),) = (run.failures for run in run_pass(faulty, [(7, trunks.cuts())], PASSES[0], ""))
     assert wrong.scope == "problem"
     assert words in wrong.reason
     assert wrong.request.endswith(name)
@@ -246,7 +248,7 @@ def test_a_request_that_never_reported_its_hit_fails_its_pivot(engine: EmbeddedB
     cuts = trunks.cuts()
     assert len(cuts) > 1
     silent = replace(made, backend=Faulty(engine, first=lambda first: None if "/r0/" in first.id else first))
-    done = run_pass(silent, 7, PASSES[0], cuts, "")
+    (done,) = run_pass(silent, [(7, cuts)], PASSES[0], "")
     assert [failure.request for failure in done.failures] == [
         request.id for request in done.plan.requests if "/r0/" in request.id
     ]
@@ -260,9 +262,9 @@ def test_a_pass_says_whether_it_was_cut_short(engine: EmbeddedBackend) -> None:
     made, events = bench(engine)
     (trunks,) = generate(made, [made.task.problem(7)], 0)
     began = time.monotonic()
-    whole = run_pass(made, 7, PASSES[0], trunks.cuts(), "")
+    (whole,) = run_pass(made, [(7, trunks.cuts())], PASSES[0], "")
     late = Faulty(engine, step=lambda stats: replace(stats, preemptions=int(stats.finished > 0)))
-    cut = run_pass(replace(made, backend=late), 7, PASSES[1], trunks.cuts(), "")
+    (cut,) = run_pass(replace(made, backend=late), [(7, trunks.cuts())], PASSES[1], "")
     elapsed = time.monotonic() - began
     assert "aborted" not in {done.finish for done in whole.completions}
     assert {done.finish for done in cut.completions} > {"aborted"}
@@ -280,14 +282,14 @@ def test_a_pause_waits_and_says_so_and_a_stop_ends_it(engine: EmbeddedBackend) -
     made, events = bench(engine)
     made.control.pause()
     made.control.stop("aborted by the user", "aborted", 1)
-    ended = between_problems(made, closed(SPEC))
+    ended = between_groups(made, closed(SPEC))
     assert ended is not None
     assert (ended.state, ended.exit_code) == ("aborted", 1)
     assert [type(event) for event in events] == [Paused]
     again, events = bench(engine)
     again.control.pause()
     again.control.wait_while_paused = again.control.resume  # type: ignore[method-assign] # somebody resumes
-    assert between_problems(again, closed(SPEC)) is None
+    assert between_groups(again, closed(SPEC)) is None
     assert [type(event) for event in events] == [Paused, Resumed]
 
 
@@ -318,7 +320,7 @@ def mixed(engine: Backend, spec: CampaignSpec, index: int) -> Problem:
 
 @pytest.mark.parametrize(
     ("blocks", "waves"),
-    [(4000, [(0, 1, 2, 3, 4, 5)]), (50, [(0, 1, 2), (1, 2, 3)])],
+    [(4000, [(0, 1, 2, 3, 4, 5)]), (50, [(0,), (1,)])],
     ids=["roomy", "small"],
 )
 def test_a_screen_measures_what_was_asked_and_no_more(
@@ -326,8 +328,8 @@ def test_a_screen_measures_what_was_asked_and_no_more(
 ) -> None:
     """Of candidates that are all mixed the first two are measured; a small cache looks at fewer together.
 
-    A trunk of 13 + 40 tokens has 4 blocks, a pass of two pivots allocates 2 x 2 x (2 x 2 + 1) = 20: beside them 49
-    blocks hold the trunks of three candidates, but not two problems' passes.
+    A trunk of 13 + 40 tokens has 4 blocks, a pass of two pivots allocates 2 x 2 x (2 x 2 + 1) = 20: 49 blocks hold one
+    candidate's trunks and passes, but not two candidates' 16 + 40.
     """
     spec = replace_spec(
         screen="mixed", problems=2, wave=6, max_trunk_tokens=40, max_cont_tokens=20, batch_invariant=True
@@ -366,5 +368,5 @@ def test_a_preempted_trunk_is_a_recorded_failure_and_no_pass_follows(engine: Emb
     failures = [event for event in events if isinstance(event, CacheFailure)]
     assert [(failure.stage, failure.request) for failure in failures] == [("trunks", "0.0/trunk/w0/r0")]
     assert len(asked) == spec.rollouts
-    assert ended.exit_code == (4 if policy == "abort" else 0)
+    assert (ended.state, ended.exit_code) == ("aborted", 4)
     assert list(state.measured) == []

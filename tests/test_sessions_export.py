@@ -17,7 +17,6 @@ from markdown_it import MarkdownIt
 
 from engine.worker.lifecycle import IN_THE_LOG, LONGEST_REASON
 from sessions.disk.journal import Journal, read
-from sessions.disk.store import SessionFolder, Store
 from sessions.errors import RefeedError
 from sessions.events import CacheProof, Ended, Event, Notice, PassEnded
 from sessions.exchange.export import FORMATS, export
@@ -28,6 +27,7 @@ from sessions.report.audit import Session, audit
 from sessions.report.latex import Row, row
 from sessions.spec import CampaignSpec, register
 from sessions.state.fold import fold_all
+from sessions.store import SessionFolder, Store
 from stats.report import report
 from tests.helpers.session_events import closed, engine_ready, opened, pivot, trunks_done
 from tests.helpers.shared import SHARED
@@ -66,7 +66,9 @@ def campaign(store: Store) -> SessionFolder:
         Ended(state="finished", exit_code=0, reason="done"),
         pivot(3, attempt=2),
     ]
-    spec = CampaignSpec(problems=3, cont_temperature=0.7, model="bundled", engine="embedded", task="arithmetic")
+    spec = CampaignSpec(
+        problems=3, cont_temperature=0.7, model="bundled", engine="embedded", task="arithmetic", wave=4, group=4
+    )
     folder = store.create(register(spec, name="a_run"))
     with Journal.open(folder.journal_path, folder.registration().digest) as journal:
         for event in events:

@@ -14,12 +14,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sessions.disk.journal import Chain, read, verify
-from sessions.disk.store import SessionFolder, Store
 from sessions.disk.texts import read as read_texts
 from sessions.errors import RefeedError
 from sessions.exchange.export import FORMATS, export
 from sessions.spec import CampaignSpec, register
 from sessions.state.fold import fold_all
+from sessions.store import SessionFolder, Store
 from tests.helpers.session_events import closed, engine_ready, opened, pass_started, pivot, trunks_done
 from tests.test_sessions_state import failure
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from sessions.disk.journal import read
-from sessions.disk.store import Store
 from sessions.errors import RefeedError
 from sessions.events import Notice, Opened
 from sessions.exchange.imports import import_published
@@ -17,6 +16,8 @@ from sessions.report.audit import check_same, pool_sessions
 from sessions.report.limits import applies, fingerprint
 from sessions.spec import from_fields
 from sessions.state.fold import fold_all
+from sessions.store import Store
+from stats.cache import FailedCheck
 from stats.live import live
 from stats.table import UNKNOWN
 from tests.helpers.session_events import opened
@@ -193,7 +194,7 @@ def test_a_pivot_that_the_file_calls_failed_is_no_evidence(store: Store, tmp_pat
     assert state.table().net.tolist() == [[0, 0, 0], [10, 10, 9]]
     found = state.cache_tally()
     assert (found.checked, found.verified, found.not_instrumented) == (2, 1, 1)
-    assert found.failures == ("problem 9, rollout 0, position 145: the file says so of exact-2",)
+    assert found.failures == (FailedCheck(9, 0, 0, 145, "the file says so of exact-2"),)
 
 
 def test_settings_become_a_spec_and_assumptions_are_told(store: Store, tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def test_a_clock_that_goes_backwards_changes_nothing(path: Path) -> None:
         journal.append(opened())
         journal.append(opened())
     assert [(event.seq, event.wall) for event in read(path, DIGEST)] == [(0, 100.0), (1, 50.0)]
-    assert verify(path, DIGEST).intact
+    assert verify(path, DIGEST).broken_line is None
 
 
 def test_a_tail_torn_at_any_byte_is_cut_and_the_rest_stands(path: Path) -> None:
@@ -91,7 +91,7 @@ def test_a_tail_torn_at_any_byte_is_cut_and_the_rest_stands(path: Path) -> None:
         assert len(list(reading)) == 2
         assert reading.torn == cut - start
         found = verify(path, DIGEST)
-        assert (found.events, found.torn, found.intact) == (2, cut - start, True)
+        assert (found.events, found.torn, found.broken_line) == (2, cut - start, None)
         with Journal.open(path, DIGEST) as journal:
             assert journal.recovered == (start, cut - start, False)
         assert path.read_bytes() == whole[:start]
@@ -134,7 +134,7 @@ def test_any_flipped_byte_is_found(path: Path) -> None:
         found = verify(path, DIGEST)
         assert found.events == line
         if index == ends[-1]:
-            assert found.intact
+            assert found.broken_line is None
             assert found.torn > 0
             continue
         assert found.broken_line == line + 1
@@ -402,7 +402,7 @@ def test_nothing_that_append_returned_is_lost_to_kill_9(path: Path) -> None:
                 promised = int(writer.stdout.readline())
             writer.kill()
         found = verify(path, DIGEST)
-        assert found.intact
+        assert found.broken_line is None
         assert found.events > promised
         with Journal.open(path, DIGEST) as journal:
             assert journal.events >= found.events

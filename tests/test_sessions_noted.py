@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sessions.report.reasons import in_words, noted, reasons
+from sessions.report.reasons import noted, reasons
 from stats.cache import CacheTally
 from stats.report import report
 from tests.helpers.tables import Net, table
@@ -33,9 +33,9 @@ TABLES = (
 def test_every_reason_has_words_without_keys(evidence: PivotTable, cache: CacheTally | None) -> None:
     """No note of a report for people holds a path of `report --json`."""
     made = report(evidence, cache=cache)
-    keys = [key for key, _ in reasons(made) if not key.endswith((".stopped_at", ".plain_t"))]  # the table says those
-    assert keys
-    assert not any("." in in_words(key).replace("0.3 nats", "").replace("0.5", "").replace("0.75", "") for key in keys)
+    names = [reason.name for reason in reasons(made)]
+    assert names
+    assert not any("." in name.replace("0.3 nats", "").replace("0.5", "").replace("0.75", "") for name in names)
     assert not any("_" in note for note in noted(made))
 
 
@@ -48,17 +48,12 @@ def test_equal_reasons_are_said_once_with_what_they_are_of() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("key", "words"),
-    [
-        ("selection.0.75.refeed", "Jaccard at |A| >= 0.75, re-feed"),
-        ("selection.0.5.replica.ci95_bootstrap", "interval of the Jaccard at |A| >= 0.5, replica"),
-        ("clustered.t", "t of the per-problem mean"),
-    ],
-)
-def test_keys_have_words(key: str, words: str) -> None:
+def test_keys_have_words() -> None:
     """A key of the JSON report is called what the tables call it."""
-    assert in_words(key) == words
+    names = {reason.key: reason.name for evidence in TABLES for reason in reasons(report(evidence))}
+    assert names["selection.0.75.refeed"] == "Jaccard at |A| >= 0.75, re-feed"
+    assert names["selection.0.5.replica.ci95_bootstrap"] == "interval of the Jaccard at |A| >= 0.5, replica"
+    assert names["clustered.t"] == "t of the per-problem mean"
 
 
 def test_a_reports_own_notes_stay_as_they_are() -> None:
@@ -71,5 +66,7 @@ def test_a_verdict_that_its_interval_does_not_bear_out_is_noted_for_programs() -
     """The JSON's notes say it; reports for people say it beside the verdict, not twice."""
     made = report(table(DOUBTFUL))
     assert made.decision.verdict == "load-bearing"
-    assert ("decision.verdict", "by the point estimate; its interval includes 0") in list(reasons(made))
+    assert ("decision.verdict", "by the point estimate; its interval includes 0") in [
+        (reason.key, reason.why) for reason in reasons(made)
+    ]
     assert not any("verdict" in note for note in noted(made))

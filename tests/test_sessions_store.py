@@ -8,17 +8,14 @@ from typing import TYPE_CHECKING, get_args
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from sessions.disk.folder import RunInfo, held, lock, start_time
+from sessions.disk.folder import STARTING_SECONDS, RunInfo, held, home, lock, start_time
 from sessions.disk.journal import Journal
-from sessions.disk.store import STARTING_SECONDS, SessionFolder, Store, check_name, home
-from sessions.disk.summary import load
 from sessions.errors import RefeedError
 from sessions.events import AnyEvent, Ended, EndState, Opened, Paused, Resumed
 from sessions.spec import CampaignSpec, register
-from sessions.text import printable
+from sessions.state.summary import load
+from sessions.store import SessionFolder, Store, check_name
 from tests.helpers.session_events import engine_ready, opened
 
 if TYPE_CHECKING:
@@ -226,7 +223,7 @@ def test_run_info_tells_a_living_worker_from_a_reused_pid(store: Store) -> None:
     """Boot, pid and start time must all agree."""
     folder = make(store)
     assert folder.run() is None
-    info = RunInfo.here("/run/user/0/refeed/x.sock", "0.1.0")
+    info = RunInfo.here("0.1.0")
     info.write(folder.run_path)
     assert folder.run() == info
     assert info.alive()
@@ -257,25 +254,15 @@ def test_a_spoiled_run_file_is_an_integrity_error(store: Store, stored: bytes) -
     assert caught.value.kind == "integrity"
 
 
-@given(st.text(max_size=300))
-def test_printable_is_one_short_line_for_any_text(text: str) -> None:
-    """Nothing that moves a cursor survives, and printable text up to the limit is left alone."""
-    shown = printable(text)
-    assert shown.isprintable()
-    assert len(shown) <= 200
-    if text.isprintable() and len(text) <= 200:
-        assert shown == text
-
-
 def test_listing_needs_no_heavy_import(store: Store) -> None:
     """Finding sessions and their states loads neither numpy nor anything that draws or computes."""
     make(store, events=(opened(), ended()))
     code = (
         "import sys, pathlib\n"
-        "from sessions.disk.store import Store\n"
+        "from sessions.store import Store\n"
         "folder = Store(pathlib.Path(sys.argv[1])).newest()\n"
         "assert folder.state() == 'finished' and folder.spec().problems == 3 and folder.summary().events == 2\n"
-        "heavy = {'numpy', 'scipy', 'torch', 'textual', 'rich', 'click', 'plotext', 'stats', 'vllm'}\n"
+        "heavy = {'numpy', 'scipy', 'torch', 'textual', 'rich', 'click', 'plotext', 'vllm'}\n"
         "print(sorted(heavy & set(sys.modules)))\n"
     )
     done = subprocess.run(

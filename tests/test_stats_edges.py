@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from sessions.report.as_json import as_dict
-from stats.cache import CacheTally
+from stats.cache import CacheTally, FailedCheck
 from stats.report import report
 from tests.helpers.tables import counted, table
 
@@ -155,17 +155,19 @@ def test_an_empty_margin_bucket() -> None:
 def test_cache_tally_is_passed_through_and_its_absence_is_said() -> None:
     """Failures stay in the denominator; imports that carry no counts have no rate."""
     evidence = table([counted(1, 0, 3), counted(2, 1, 4)])
-    tally = CacheTally(checked=4, verified=3, ledger=2, counts=1, failures=("pivot 7: hit 32 of 48 tokens",))
+    tally = CacheTally(
+        checked=4, verified=3, ledger=2, counts=1, failures=(FailedCheck(7, 1, 2, 161, "hit 32 of 48 tokens"),)
+    )
     assert seen(evidence, cache=tally)["cache"] == {
         "checked": 4,
         "verified": 3,
         "not_instrumented": 0,
         "rate": 0.75,
         "proof": {"ledger": 2, "counts": 1},
-        "failures": ["pivot 7: hit 32 of 48 tokens"],
+        "failures": ["problem 7, attempt 2, rollout 2, position 161: hit 32 of 48 tokens"],
     }
     assert CacheTally(checked=1, verified=1).rate == 1.0
-    assert CacheTally(checked=1, failures=("x",)).rate == 0.0
+    assert CacheTally(checked=1, failures=(FailedCheck(7, 0, None, None, "x"),)).rate == 0.0
     none = CacheTally()
     assert (none.checked, none.verified, none.not_instrumented, none.ledger, none.counts) == (0, 0, 0, 0, 0)
     assert none.rate is None

@@ -5,12 +5,12 @@ from __future__ import annotations
 import copy
 from itertools import islice
 
-import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stats.counts import tally
 from stats.disagreement import disagreement, eligibility, problem_counts
-from stats.live import Live, live, tallies, tally
+from stats.live import Live, live, tallies
 from stats.rates import clustered_rate
 from stats.report import report
 from stats.sequential import monitor
@@ -70,12 +70,12 @@ def test_trend_is_the_clustered_rate_of_each_prefix() -> None:
 def test_a_problem_enters_whole_when_it_closes() -> None:
     """There is no way to feed a pivot of an open problem: x_i of a part would bias the sequence."""
     state = Live()
-    state.close(tally(5, np.array([(1, 1, 0), (1, 1, 1)])))
+    state.close(tally(5, [(1, 1, 0), (1, 1, 1)]))
     assert (state.problems, state.informative, state.monitor.xs) == (1, 1, [0.5])
 
 
 def test_a_closed_problem_without_pivots_is_measured() -> None:
     """It is counted, it is not informative, and no process moves."""
     state = Live()
-    state.close(tally(5, np.zeros((0, 3), dtype=np.int64)))
+    state.close(tally(5, []))
     assert (state.problems, state.informative, state.monitor.symmetry.e) == (1, 0, 1.0)

@@ -11,7 +11,7 @@ from stats.report import Report, report
 from tests.helpers.published import load, pooled_main
 
 if TYPE_CHECKING:
-    from stats.disagreement import Comparison
+    from stats.counts import Comparison
 
 
 @pytest.fixture(scope="module")

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sessions.disk.folder import RunInfo
-from sessions.disk.store import FRESH_SECONDS
+from sessions.disk.requests import look
+from sessions.store import FRESH_SECONDS
 from tests.helpers.tui_journals import Script
-from tests.helpers.tui_pilot import living, opened, screen_text
-from tui.dashboard.app import parting_words
+from tests.helpers.tui_pilot import living, opened, screen_text, session_of
 from tui.viewer.plain import PlainFollower
 from tui.viewer.session import Worker
 
@@ -31,7 +31,7 @@ def far(home: Path) -> Script:
     for problem in range(2):
         script.problem(problem, script.nets())
     script.trunks(2)
-    run = RunInfo(pid=1, started=1, boot="another", host=FAR, socket="/run/there.sock")
+    run = RunInfo(pid=1, started=1, boot="another", host=FAR)
     run.write(script.folder.run_path)
     return script
 
@@ -50,8 +50,11 @@ async def asked(pilot: Pilot[int], key: str) -> str:
 
 
 @pytest.mark.parametrize("lock_seen", [False, True])
-async def test_a_worker_on_another_host_runs_and_is_asked_there(tmp_path: Path, lock_seen: bool) -> None:
-    """Its host is named, keys that could only be refused are not offered, and pressed all the same they say why."""
+async def test_a_worker_on_another_host_runs_and_can_be_asked(
+    tmp_path: Path, lock_seen: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its host is named, and what is asked from here waits for it in the session's folder."""
+    monkeypatch.setattr("engine.worker.supervisor.FAR_SECONDS", 0.3)
     script = far(tmp_path)
     if lock_seen:  # NFS passes flock on
         with living(script.folder):
@@ -63,28 +66,31 @@ async def test_a_worker_on_another_host_runs_and_is_asked_there(tmp_path: Path, 
 async def runs_there(script: Script) -> None:
     """Watch it."""
     async with opened(script.folder) as (app, pilot):
-        assert app.watched is not None
         text = screen_text(app)
-        parting = parting_words(app.watched)
-        refused = await asked(pilot, "A")
-        assert "Abort" not in refused, "there is nothing to confirm"
+        parting = session_of(app).parting().words
+        question = await asked(pilot, "A")
+        await pilot.press("y")
+        for _ in range(200):
+            if look(script.folder.requests_path).requests:
+                break
+            await pilot.pause(0.05)
+    assert "Abort" in question
     assert "RUNNING · on gpu-node-17" in text
     assert "leave (campaign goes on)" in text
-    assert "P pause" not in text
-    assert "A abort" not in text
-    assert "asked there" in refused
-    assert f"abort {script.folder.id}  (on host {FAR})" in parting
+    assert "P pause" in text
+    assert "A abort" in text
+    assert [command for _, command in look(script.folder.requests_path).requests] == ["abort"]
+    assert f"abort {script.folder.id}" in parting
 
 
-async def test_a_pause_over_there_is_ended_over_there(tmp_path: Path) -> None:
-    """What goes on is a command on the other host, not a key."""
+async def test_a_pause_over_there_is_ended_from_here(tmp_path: Path) -> None:
+    """A request is a file, and the disk is shared."""
     script = far(tmp_path)
     script.pause()
     async with opened(script.folder) as (app, _):
         text = screen_text(app)
     assert "the machine stays held and billed" in text
-    assert f"`refeed-tui resume` on host {FAR} goes on" in text
-    assert "P resume" not in text
+    assert "P resume" in text
 
 
 @pytest.mark.parametrize("paused", [False, True])
@@ -107,14 +113,13 @@ async def test_whoever_leaves_after_it_fell_silent_is_told_the_same(tmp_path: Pa
     """The shell's last words do not call it dead either."""
     script = far(tmp_path)
     async with opened(script.folder) as (app, pilot):
-        assert app.watched is not None
         assert "RUNNING" in screen_text(app)
         silent(script)
         for _ in range(100):
             await pilot.pause(0.05)
-            if not app.watched.live:
+            if not session_of(app).live:
                 break
-        last = parting_words(app.watched)
+        last = session_of(app).parting().words
     assert "not seen any more" in last
     assert "died there; `refeed-tui list` there says which" in last
     assert "interrupted" not in last
@@ -136,7 +141,7 @@ def test_plain_lines_do_not_call_it_dead(tmp_path: Path, capsys: pytest.CaptureF
 def test_a_host_of_a_strangers_run_file_is_one_safe_line(tmp_path: Path) -> None:
     """Whoever made the folder chose that name."""
     script = far(tmp_path)
-    RunInfo(pid=1, started=1, boot="b", host="x\x1b]0;owned\x07" * 40, socket="s").write(script.folder.run_path)
+    RunInfo(pid=1, started=1, boot="b", host="x\x1b]0;owned\x07" * 40).write(script.folder.run_path)
     found = Worker.of(script.folder)
     assert found.live
     assert found.host.isprintable()

@@ -11,9 +11,9 @@ from textual.binding import Binding
 from textual.widgets import Input
 
 from sessions.errors import RefeedError
+from sessions.listing import describe
 from tests.helpers.tui_journals import Script, imported
 from tests.helpers.tui_pilot import living, opened, screen_text, until, when
-from tui.commands.list import describe
 from tui.dashboard.screens.dialogs import HOME_KEYS
 from tui.dashboard.screens.home import HomeScreen
 from tui.dashboard.screens.new import NewScreen
@@ -24,8 +24,8 @@ from tui.setup.draft import NAMES, Draft
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sessions.disk.store import SessionFolder
-    from tui.commands.list import Entry
+    from sessions.listing import Entry
+    from sessions.store import SessionFolder
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sessions.disk.hooks import kept
-from sessions.disk.store import Store
 from sessions.errors import RefeedError
 from sessions.spec import CampaignSpec, register
+from sessions.store import Store
 from tui.setup import launching
 from tui.setup.draft import Draft
 from tui.setup.launching import create, teller

@@ -9,12 +9,12 @@ import pytest
 
 from sessions.events import Ended, Notice, Opened, Paused
 from tests.helpers.tui_journals import Script, imported
-from tests.helpers.tui_pilot import living, opened, screen_text, settle, until, when
-from tui.dashboard.app import parting_words
+from tests.helpers.tui_pilot import living, opened, screen_text, session_of, settle, until, when
 from tui.dashboard.panels.header import header
 from tui.dashboard.panels.stage import progress
 from tui.dashboard.style import UNICODE
 from tui.dashboard.widgets.plot import Plot
+from tui.viewer.session import Parting
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -83,8 +83,7 @@ async def test_the_numbers_are_those_of_the_folded_state(tmp_path: Path) -> None
     script = running(tmp_path)
     with living(script.folder):
         async with opened(script.folder) as (app, _):
-            assert app.watched is not None
-            live = app.watched.state.live
+            live = session_of(app).state.live
             text = screen_text(app)
     refeed, floor = live.common.refeed, live.common.floor
     assert f"{refeed.disagree}/{live.common.n}" in text
@@ -137,12 +136,11 @@ async def test_a_silent_start_is_told_whole_at_80_columns(tmp_path: Path) -> Non
     script.say(Notice(kind="loading", text="importing vLLM", fraction=0.0))
     with living(script.folder):
         async with opened(script.folder) as (app, _):
-            assert app.watched is not None
-            app.watched.heard_at = time.monotonic()
-            fresh = words(header(app.watched, 79, UNICODE)[0])
-            loading = words(progress(app.watched, 79, UNICODE)[0])
-            app.watched.heard_at -= 75.0
-            silent = words(header(app.watched, 79, UNICODE)[0])
+            session_of(app).heard_at = time.monotonic()
+            fresh = words(header(session_of(app), 79, UNICODE)[0])
+            loading = words(progress(session_of(app), 79, UNICODE)[0])
+            session_of(app).heard_at -= 75.0
+            silent = words(header(session_of(app), 79, UNICODE)[0])
     assert "time left: after 2 problems" in fresh
     assert "silent for 01:15" in silent
     assert loading == "importing vLLM", "what only began has no share to tell"
@@ -155,9 +153,8 @@ async def test_vllm_on_a_processor_holds_no_gpu(tmp_path: Path) -> None:
     script.pause()
     with living(script.folder):
         async with opened(script.folder) as (app, _):
-            assert app.watched is not None
             text = screen_text(app)
-            place = words(header(app.watched, 120, UNICODE)[1])
+            place = words(header(session_of(app), 120, UNICODE)[1])
     assert "PAUSED: the machine stays held" in text
     assert "AMD EPYC 9554 (vllm)" in place
 
@@ -201,8 +198,7 @@ async def test_both_conditionings_are_on_a_key(tmp_path: Path) -> None:
             assert "eligible where any pass is nonzero" in screen_text(app)
             await pilot.press("c")
             await pilot.pause()
-            assert app.watched is not None
-            counts = app.watched.state.live.exact1
+            counts = session_of(app).state.live.exact1
             text = screen_text(app)
     assert f"eligible where exact-1 is nonzero, n = {counts.n}" in text
     assert f"{counts.refeed.disagree}/{counts.n}" in text
@@ -219,7 +215,7 @@ async def test_a_paused_view_stays_and_says_so(tmp_path: Path) -> None:
             script.passes(2, upto=3)
             script.pivots(2, script.nets())
             script.close(2, 12)
-            await when(pilot, lambda: len(app.screen.watched.state.measured) == 3, lambda: screen_text(app))  # type: ignore[attr-defined]
+            await when(pilot, lambda: len(app.screen.session.state.measured) == 3, lambda: screen_text(app))  # type: ignore[attr-defined]
             await pilot.pause()
             assert "2/20 problems" in screen_text(app)
             await pilot.press("space")
@@ -351,8 +347,7 @@ async def test_a_verdict_stands_beside_how_far_its_interval_reaches(
         script.problem(problem, [(1, 1, -1)] * (1 + problem % 2) + [(1, 1, 1)] * 4)
     with living(script.folder):
         async with opened(script.folder) as (app, _):
-            assert app.watched is not None
-            ci95 = app.watched.state.live.pooled_excess("common").ci95
+            ci95 = session_of(app).state.live.pooled_excess("common").ci95
             text = screen_text(app)
     assert ci95 is not None
     assert ci95[0] < 0.2
@@ -365,7 +360,7 @@ async def ended(app: RefeedApp, pilot: Pilot[int]) -> None:
     """Wait until the dashboard has heard of an end."""
 
     def heard() -> bool:
-        return app.watched is not None and app.watched.state.ended is not None
+        return session_of(app).state.ended is not None
 
     await when(pilot, heard, lambda: f"no end was heard of:\n{screen_text(app)}")
 
@@ -377,14 +372,13 @@ async def test_a_failure_is_told_on_two_lines_and_again_in_the_shell(tmp_path: P
     cause = "vLLM failed while loading bundled: the disk is full ([Errno 28] No space left on device); free some"
     with living(script.folder):
         async with opened(script.folder) as (app, pilot):
-            assert app.watched is not None
             script.say(Ended(state="failed", exit_code=1, reason=cause))
             await ended(app, pilot)
-            first, second = (words(line) for line in progress(app.watched, 78, UNICODE))
-            last = parting_words(app.watched)
+            first, second = (words(line) for line in progress(session_of(app), 78, UNICODE))
+            last = session_of(app).parting().words
     assert " ".join((first + second).split()) == f"failed: {cause}"
     assert max(len(first), len(second)) <= 78
-    assert last == f"session {script.folder.id} failed: {cause}\n"
+    assert last == f"session {script.folder.id} failed: {cause}"
 
 
 async def test_whoever_only_looks_at_an_old_session_gets_no_last_words(tmp_path: Path) -> None:
@@ -392,13 +386,11 @@ async def test_whoever_only_looks_at_an_old_session_gets_no_last_words(tmp_path:
     script = running(tmp_path, problems=2)
     with living(script.folder):
         async with opened(script.folder) as (app, pilot):
-            assert app.watched is not None
             script.say(Ended(state="stopped", exit_code=0, reason="max_hours reached"))
             await ended(app, pilot)
-            assert f"refeed-tui report {script.folder.id}" in parting_words(app.watched)
+            assert f"refeed-tui report {script.folder.id}" in session_of(app).parting().words
     async with opened(script.folder) as (app, _):
-        assert app.watched is not None
-        assert parting_words(app.watched) == ""
+        assert session_of(app).parting().words == ""
 
 
 async def test_leaving_a_paused_campaign_says_that_it_stays_paused(tmp_path: Path) -> None:
@@ -406,12 +398,55 @@ async def test_leaving_a_paused_campaign_says_that_it_stays_paused(tmp_path: Pat
     script = running(tmp_path)
     with living(script.folder):
         async with opened(script.folder) as (app, _):
-            assert app.watched is not None
-            assert "goes on.\n" in parting_words(app.watched)
+            assert "goes on." in session_of(app).parting().words
         script.say(Paused())
         async with opened(script.folder) as (app, _):
             assert "leave (stays paused)" in screen_text(app)
-            assert app.watched is not None
-            words = parting_words(app.watched)
+            words = session_of(app).parting().words
     assert "stays paused" in words
     assert f"refeed-tui resume {script.folder.id}" in words
+
+
+async def test_a_campaign_that_was_left_for_the_list_has_no_last_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may end while the list is shown: nothing that was true when its screen was left is said afterwards."""
+    monkeypatch.setenv("REFEED_TUI_HOME", str(tmp_path))
+    script = running(tmp_path, problems=2)
+    with living(script.folder):
+        async with opened(script.folder) as (app, pilot):
+            assert "goes on." in session_of(app).parting().words
+            await pilot.press("0")
+            await until(app, pilot, "newest first")
+            script.say(Ended(state="stopped", exit_code=4, reason="max_hours reached"))
+            await pilot.press("q")
+    assert app.return_value == Parting()
+
+
+async def test_leaving_a_campaign_returns_its_last_words_and_exit_code(tmp_path: Path) -> None:
+    """The screen that is left knows the session as it is at that moment."""
+    script = running(tmp_path, problems=2)
+    with living(script.folder):
+        async with opened(script.folder) as (app, pilot):
+            script.say(Ended(state="aborted", exit_code=4, reason="a miss"))
+            await ended(app, pilot)
+            await pilot.press("q")
+    assert app.return_value is not None
+    assert app.return_value.exit_code == 4
+    assert "aborted: a miss" in app.return_value.words
+
+
+async def test_the_setup_panel_tells_the_time_of_a_run_in_utc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the report does, wherever the terminal stands."""
+    script = running(tmp_path, problems=1)
+    local = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(script.folder.summary().started))
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        async with opened(script.folder, (120, 60)) as (app, pilot):
+            await pilot.press("8")
+            text = await until(app, pilot, "run 1")
+    finally:
+        monkeypatch.delenv("TZ")
+        time.tzset()
+    assert f"{local} UTC" in text

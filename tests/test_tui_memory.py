@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sessions.state.campaign import CampaignState
 from tests.helpers.tui_journals import Script
-from tests.helpers.tui_pilot import living, opened, settle
+from tests.helpers.tui_pilot import living, opened, session_of, settle
 from tui.dashboard.screens.campaign import CampaignScreen
 from tui.dashboard.screens.home import HomeScreen
 from tui.dashboard.screens.inspector import InspectorScreen
@@ -80,8 +80,7 @@ async def test_sessions_that_were_left_are_forgotten(tmp_path: Path, monkeypatch
             for _ in range(2):
                 await look_around(app, pilot)
                 await open_again(app, pilot)
-            assert app.watched is not None
-            held = [state for state in campaigns() if state is not app.watched.state]
+            held = [state for state in campaigns() if state is not session_of(app).state]
             assert len(held) == before
             assert drawn() < 1.8 * once
 

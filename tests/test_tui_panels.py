@@ -9,7 +9,7 @@ from textual.events import Paste
 from textual.widgets import Input
 
 from tests.helpers.tui_journals import Script, imported
-from tests.helpers.tui_pilot import living, opened, screen_text, settle, when
+from tests.helpers.tui_pilot import living, opened, screen_text, session_of, settle, when
 from tui.dashboard.panels.pivots import PivotsPane
 from tui.dashboard.screens.campaign import CampaignScreen
 from tui.dashboard.screens.dialogs import KEYS
@@ -140,9 +140,8 @@ async def test_filters_agree_with_the_journal(tmp_path: Path) -> None:
             rows = pane.table.rows
             assert word == "flip" or {rows.cells(row)[8][0].lower() for row in range(len(rows))} == {word}
             counts.append(len(rows))
-        assert app.watched is not None
-        live = app.watched.state.live
-        assert sum(counts[:3]) == len(app.watched.state.pivots)
+        live = session_of(app).state.live
+        assert sum(counts[:3]) == len(session_of(app).state.pivots)
         assert counts[0] == counts[3] == live.common.refeed.reversals
         assert counts[0] + counts[1] == live.common.refeed.disagree
 
@@ -217,8 +216,7 @@ async def test_the_joint_distribution_counts_every_eligible_pivot(tmp_path: Path
     folder = imported(tmp_path, "primary")
     async with opened(folder, (120, 40)) as (app, pilot):
         text = await press(app, pilot, "3")
-        assert app.watched is not None
-        live = app.watched.state.live
+        live = session_of(app).state.live
         common, exact1 = live.common, live.exact1
         assert text.count(f"n = {common.n}") == 2
         kept = common.n - common.refeed.disagree

@@ -10,7 +10,7 @@ from sessions.events import Ended, Opened, Paused, ProblemClosed
 from tests.helpers.tui_journals import Script, imported
 from tests.helpers.tui_pilot import opened, screen_text, settle, until
 from tui.dashboard.screens.replay import ReplayScreen
-from tui.viewer.feed import Tape
+from tui.viewer.tape import Tape
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,7 +58,7 @@ async def test_a_replay_starts_at_the_beginning_and_runs(tmp_path: Path) -> None
     async with opened(script.folder, mode="replay") as (app, pilot):
         assert "REPLAY" in screen_text(app)
         assert isinstance(app.screen, ReplayScreen)
-        early = len(app.screen.watched.state.measured)
+        early = len(app.screen.session.state.measured)
         assert early < 10
         await pilot.press(*["plus"] * 8)
         text = await until(app, pilot, "FINISHED")
@@ -75,9 +75,9 @@ async def test_space_holds_the_clock_and_points_step(tmp_path: Path) -> None:
         position = tape_of(shown).position
         shown, text = await screen(app, pilot, "full_stop", "full_stop", "full_stop")
         assert tape_of(shown).position == position + 3
-        assert shown.watched.state.events == position + 3
+        assert shown.session.state.events == position + 3
         shown, text = await screen(app, pilot, "comma")
-        assert shown.watched.state.events == position + 2
+        assert shown.session.state.events == position + 2
 
 
 async def test_problems_speed_and_seeking(tmp_path: Path) -> None:
@@ -107,9 +107,9 @@ async def test_the_crossing_is_found(tmp_path: Path) -> None:
         await until(app, pilot, "CROSSED")
         shown, text = await screen(app, pilot)
         assert "CROSSED" in text
-        crossing = shown.watched.state.live.monitor.symmetry.crossing
+        crossing = shown.session.state.live.monitor.symmetry.crossing
         assert crossing is not None
-        assert len(shown.watched.state.measured) == crossing.informative
+        assert len(shown.session.state.measured) == crossing.informative
         shown, text = await screen(app, pilot, "comma")
         assert "CROSSED" not in text
 

@@ -8,10 +8,10 @@ import pytest
 
 from sessions.events import Ended
 from tests.helpers.tui_journals import Script
-from tests.helpers.tui_pilot import opened, screen_text, settle
+from tests.helpers.tui_pilot import opened, screen_text, session_of, settle
 from tui.dashboard.widgets.lines import Lines
 from tui.dashboard.widgets.plot import Plot
-from tui.viewer.session import Watched, at_planned_end
+from tui.viewer.session import LiveSession, at_planned_end
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,9 +74,8 @@ async def test_the_lower_bound_is_by_the_same_process(tmp_path: Path) -> None:
     """A bound stands beside the e-value that it inverts."""
     script = campaign(tmp_path, LARGE, "betting")
     async with opened(script.folder) as (app, _):
-        assert app.watched is not None
-        monitor = app.watched.state.live.monitor
-        lower = app.watched.lower_bound()
+        monitor = session_of(app).state.live.monitor
+        lower = session_of(app).lower_bound()
     assert lower == monitor.lower("betting")
     assert lower != monitor.lower("symmetry")
 
@@ -90,9 +89,9 @@ async def test_a_replay_jumps_to_the_crossing_of_the_registered_rule(tmp_path: P
         for _ in range(100):
             await pilot.pause(0.02)
             await settle(app, pilot)
-            if app.screen.watched.state.measured:  # type: ignore[attr-defined]
+            if app.screen.session.state.measured:  # type: ignore[attr-defined]
                 break
-        assert app.screen.watched.state.measured == list(range(7))  # type: ignore[attr-defined]
+        assert app.screen.session.state.measured == list(range(7))  # type: ignore[attr-defined]
         assert "CROSSED" in screen_text(app)
 
 
@@ -100,9 +99,9 @@ def folded(script: Script) -> CampaignState:
     """The state of a script's journal."""
     from sessions.disk.journal import read  # noqa: PLC0415
 
-    watched = Watched.of(script.folder, "attach")
-    watched.take(list(read(script.folder.journal_path, watched.registration.digest)))
-    return watched.state
+    session = LiveSession.of(script.folder, "attach")
+    session.take(list(read(script.folder.journal_path, session.registration.digest)))
+    return session.state
 
 
 def test_a_plain_t_may_be_read_at_the_registered_end_alone(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sessions.disk.store import Store
+from sessions.store import Store
 from tests.helpers.tui_journals import Script
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def refeed(*words: str) -> str:
 def attached(folder: Path) -> list[str]:
     """A dashboard on a session, as a command."""
     code = (
-        "import sys; from pathlib import Path; from sessions.disk.store import SessionFolder; "
+        "import sys; from pathlib import Path; from sessions.store import SessionFolder; "
         "from tui.dashboard.app import run_dashboard; "
         f"sys.exit(run_dashboard(SessionFolder(Path({str(folder)!r})), mode='attach'))"
     )

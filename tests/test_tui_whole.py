@@ -15,7 +15,7 @@ from tui.dashboard.widgets.lines import Lines
 from tui.dashboard.widgets.plot import Plot
 from tui.dashboard.widgets.table import LineTable
 from tui.setup.draft import NAMES
-from tui.viewer.session import Watched
+from tui.viewer.session import LiveSession
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -88,10 +88,10 @@ def test_a_recent_pivot_keeps_its_position_and_its_quotes(tmp_path: Path) -> Non
 
     pivot = script.pivot(1318, 0, (1, 1, 1))
     far = msgspec.structs.replace(pivot, rollout=10, position=1024, actual_text="crayons", alternative_text="pencils")
-    watched = Watched.of(script.folder, "attach")
-    watched.take([far])
+    session = LiveSession.of(script.folder, "attach")
+    session.take([far])
     for width in (78, 118):
-        (line,) = recent(watched.state, 1, width)
+        (line,) = recent(session.state, 1, width)
         text = "".join(part for part, _ in line)
         assert text.startswith("1318 r10 @1024 ")
         assert text.count('"') == 4

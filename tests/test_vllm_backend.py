@@ -114,25 +114,15 @@ def test_salts_share_nothing_and_survive_each_other(vllm: VllmBackend) -> None:
     assert cached == [0, 0, 96, 0, 96]
 
 
-def test_resident_origins_look_without_touching(vllm: VllmBackend) -> None:
-    """What a request would hit is told before it runs, and asking changes neither the cache nor the answer."""
-    salt, tokens = grown(vllm, "look")
-    before = vllm.resident_origins(tokens[:100], salt)
-    assert before == vllm.resident_origins(tokens[:100], salt)
-    assert before == one(vllm, "then", tokens[:100], salt=salt, max_tokens=1).origins
-    assert vllm.resident_origins(tokens[:100], "another") == ()
-
-
 def test_a_hit_with_one_block_of_unknown_origin_has_no_origins(vllm: VllmBackend) -> None:
     """The blocks that are known are not told as if they were all: the check fails on None."""
     salt, tokens = grown(vllm, "lost")
-    known = vllm.resident_origins(tokens[:100], salt)
+    known = one(vllm, "before", tokens[:100], salt=salt, max_tokens=1).origins
     assert known is not None
     assert len(known) > 1
     assert vllm.ledger is not None
     lost = next(block for block, origin in vllm.ledger._origins.items() if origin == known[-1])
     del vllm.ledger._origins[lost]
-    assert vllm.resident_origins(tokens[:100], salt) is None
     after = one(vllm, "after", tokens[:100], salt=salt, max_tokens=1)
     assert (after.cached_tokens, after.origins) == (len(known) * BLOCK, None)
 
@@ -151,7 +141,6 @@ def test_reset_fails_while_a_request_runs_and_holds_afterwards(vllm: VllmBackend
     assert answers == [False]
     assert one(vllm, "warm", prompt, max_tokens=1).cached_tokens == 96
     assert vllm.reset_prefix_cache() is True
-    assert vllm.resident_origins(prompt, "s") == ()
     assert one(vllm, "cold", prompt, max_tokens=1).cached_tokens == 0
 
 

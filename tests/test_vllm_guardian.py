@@ -11,9 +11,9 @@ import pytest
 from engine.tasks.registry import open_task
 from engine.worker.lifecycle import UNGUARDED
 from engine.worker.supervisor import launch
-from sessions.disk.store import Store
 from sessions.events import Ended, Notice
 from sessions.spec import CampaignSpec, register
+from sessions.store import Store
 from tests.helpers.cli_sessions import REPO
 from tests.helpers.processes import gone
 from tests.helpers.workers import events_of
@@ -21,7 +21,7 @@ from tests.helpers.workers import events_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sessions.disk.store import SessionFolder
+    from sessions.store import SessionFolder
 
 pytestmark = [pytest.mark.vllm, pytest.mark.filterwarnings("default")]
 

@@ -127,16 +127,21 @@ def test_doctor_knows_what_this_vllm_takes(monkeypatch: pytest.MonkeyPatch, caps
     assert "vLLM takes it here (CPU)" in capsys.readouterr().out
 
 
-def test_a_sliding_window_model_is_refused_with_the_reason(tmp_path: Path) -> None:
-    """Its cache forgets the beginning of a prefix, so nothing can be resumed in the middle of a trunk."""
+@pytest.mark.parametrize("multiprocess", [False, True])
+def test_a_sliding_window_is_switched_off_where_it_covers_the_context_and_refused_elsewhere(
+    tmp_path: Path, *, multiprocess: bool
+) -> None:
+    """Beyond the window its cache forgets the beginning of a prefix, so nothing can be resumed in mid-trunk."""
     changes = {
         "architectures": ["MistralForCausalLM"],
         "model_type": "mistral",
-        "sliding_window": 64,
+        "sliding_window": 256,
         "use_sliding_window": None,
     }
     model = checkpoint(tmp_path / "model", **changes)
-    assert "no pivot can be verified" in refused(model).hint
+    assert "no pivot can be verified" in refused(model, multiprocess=multiprocess).hint
+    with started(model, multiprocess=multiprocess, max_model_len=256, kv_blocks=64) as backend:
+        assert backend.info.max_model_len == 256
 
 
 def test_a_model_without_a_chat_template_says_so(tmp_path: Path) -> None:

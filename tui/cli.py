@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 import click
 
 from sessions.errors import RefeedError
+from sessions.text import one_line
 from sessions.version import VERSION
 from tui import errors
 from tui.commands.base import debug_option, write_examples
 from tui.console import say_json
-from tui.plaintext import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,7 +63,6 @@ class Signalled(BaseException):
     """SIGTERM or SIGHUP arrived; not an Exception, so that nothing on the way mistakes it for a failure."""
 
     def __init__(self, number: int) -> None:
-        """Remember the signal's number."""
         super().__init__(number)
         self.number = number
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from sessions.errors import RefeedError
-from tui.plaintext import lines, one_line
+from sessions.text import lines, one_line
 
 if TYPE_CHECKING:
     from sessions.errors import Kind
@@ -90,7 +90,7 @@ def write_traceback(error: BaseException) -> Path:
 
 
 def _folder() -> Path:
-    from sessions.disk.store import home  # noqa: PLC0415 - an error may come before anything of the store is needed
+    from sessions.disk.folder import home  # noqa: PLC0415 - an error may come before anything of the store is needed
 
     folder = home() / "errors"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -15,10 +15,10 @@ from engine.protocol.control import Control
 from engine.protocol.limits import Limits
 from engine.tasks.registry import open_task
 from sessions.disk.journal import Journal
-from sessions.disk.store import Store
 from sessions.events import CacheFailure, Opened, PassEnded, Pivot, ProblemClosed, TrunksDone
 from sessions.spec import register
 from sessions.state.fold import fold, new_state
+from sessions.store import Store
 from stats.report import report
 
 if TYPE_CHECKING:
@@ -155,8 +155,8 @@ def _mismatches(pivots: Sequence[Pivot]) -> dict[str, int]:
     return dict(found)
 
 
-def conduct(spec: CampaignSpec, backend: Backend) -> Conducted:
-    """Run a resolved spec to its end with a real journal in a temporary folder."""
+def conduct(spec: CampaignSpec, backend: Backend, attempt: int = 0) -> Conducted:
+    """Run a resolved spec to its end with a real journal in a temporary folder; no attempt twice on one engine."""
     state = new_state(spec)
     events: list[AnyEvent] = []
     with tempfile.TemporaryDirectory() as home:
@@ -171,7 +171,7 @@ def conduct(spec: CampaignSpec, backend: Backend) -> Conducted:
 
             emit(Opened(session=session.id, version="benchmark"))
             task = open_task(str(spec.task))
-            bench = Bench(spec, backend, task, emit, Control(), 0, Limits(spec), session.texts_path)
+            bench = Bench(spec, backend, task, emit, Control(), attempt, Limits(spec), session.texts_path)
             began = time.perf_counter()
             ended = run(bench, state)
             seconds = time.perf_counter() - began
@@ -185,7 +185,7 @@ def conduct(spec: CampaignSpec, backend: Backend) -> Conducted:
         state=state,
         reason=ended.reason,
         events=dict(Counter(type(event).__name__ for event in events)),
-        pass_seconds={name: sum(one.seconds for one in passes if one.name == name) for name in names},
+        pass_seconds={name: sum(one.seconds / one.batch for one in passes if one.name == name) for name in names},
         pass_tokens={name: sum(one.tokens for one in passes if one.name == name) for name in names},
         trunk_seconds=sum(waves),
         waves=list(waves.values()),

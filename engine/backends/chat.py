@@ -12,7 +12,7 @@ import unicodedata
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from engine.backends.embedded.config import Fields, read_json, token_ids
+from engine.backends.fields import Fields, read_json, token_ids
 from sessions.errors import RefeedError
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from typing import Any, Final
 import msgspec
 
 from engine.backends.chat import Chat
-from engine.backends.embedded.config import Fields, read_config, read_json
+from engine.backends.embedded.config import read_config
+from engine.backends.fields import Fields, read_json
 from sessions.errors import Kind, RefeedError
 from sessions.spec import CampaignSpec
 

@@ -52,7 +52,7 @@ def known(spec: CampaignSpec, environment: Mapping[str, str]) -> dict[str, str]:
     if spec.engine != "vllm":
         return versions(("torch",)) | recorded(environment)
     apart = environment.get(MULTIPROCESS, "0") == "1"
-    return known_of_vllm(environment, multiprocess=apart, batch_invariant=spec.batch_invariant)
+    return known_of_vllm(environment, spec, multiprocess=apart)
 
 
 def embedded_threads() -> int | None:

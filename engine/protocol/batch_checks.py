@@ -3,31 +3,40 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from engine.protocol.passes import CheckFailure, check_first_token
+from engine.protocol.passes import check_first_token, spoiled_batch
 from sessions.events import Progress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from engine.backend import FirstToken, StepStats
     from engine.protocol.control import Control
-    from engine.protocol.passes import PassPlan
+    from engine.protocol.passes import CheckFailure, PassPlan
     from sessions.events import AnyEvent
 
 PROGRESS_SECONDS: Final = 0.5
+PREEMPTED: Final = "a request was preempted: its blocks were taken and it was recomputed by prefill"
+
+# Which scopes of failure spoil a problem, by policy.
+SPOILING: Final[dict[str, frozenset[str]]] = {
+    "abort": frozenset({"pivot", "problem"}),
+    "drop-problem": frozenset({"pivot", "problem"}),
+    "record": frozenset({"problem"}),
+}
 
 
 class BatchWatch:
     """A `Watcher` for one batch of requests.
 
-    It checks nothing itself when `plan` is None (trunks have nothing to hit), but a preemption spoils any batch: the
-    request was recomputed by prefill, and its cached count does not show it (known-faults 6).
+    A batch of trunks has no plans, for trunks have nothing to hit; but a preemption spoils any batch: the request was
+    recomputed by prefill, and its cached count does not show it (known-faults 6).
 
     Attributes:
         failures: failed checks so far, in order of arrival.
-        verified: requests whose check passed.
+        verified: requests whose check passed, by problem.
         seen: request ids whose first token arrived.
     """
 
@@ -39,38 +48,39 @@ class BatchWatch:
         total: int,
         emit: Callable[[AnyEvent], None],
         control: Control,
-        plan: PassPlan | None = None,
+        plans: Sequence[PassPlan] = (),
         block: int = 1,
         ledger: bool = False,
-        stop_on: frozenset[str] = frozenset(),
+        policy: str = "record",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Watch a batch.
 
         Args:
-            problem: task index, for Progress.
+            problem: task index of the batch's first problem, for Progress.
             stage: "trunks" or the pass's name, for Progress.
             total: requests in the batch.
             emit: where Progress goes.
             control: stop requests.
-            plan: the pass whose expectations are checked.
+            plans: of the problems whose requests are checked; others are company, which is served and not checked.
             block: KV block size, tokens.
             ledger: whether the backend promises block origins.
-            stop_on: scopes of failure that stop the batch at once.
+            policy: the registered `on_cache_failure`: what a failed check ends.
             clock: seconds, monotonic.
         """
         self.failures: list[CheckFailure] = []
-        self.verified = 0
+        self.verified: Counter[int] = Counter()
         self.seen: set[str] = set()
+        self._plans = {request: plan for plan in plans for request in plan.expectations}
+        self._checked = {plan.problem for plan in plans if plan.requests}
         self._problem = problem
         self._stage = stage
         self._total = total
         self._emit = emit
         self._control = control
-        self._plan = plan
         self._block = block
         self._ledger = ledger
-        self._stop_on = stop_on
+        self._policy = policy
         self._clock = clock
         self._told = clock()
         self._told_tokens = 0
@@ -84,11 +94,12 @@ class BatchWatch:
     def first_token(self, first: FirstToken) -> bool:
         """Check a request's cache hit; False when its failure stops the batch."""
         self.seen.add(first.id)
-        if self._plan is None:
+        plan = self._plans.get(first.id)
+        if plan is None:
             return self._may_go_on()
-        failure = check_first_token(self._plan, first, self._block, ledger=self._ledger)
+        failure = check_first_token(plan, first, self._block, ledger=self._ledger)
         if failure is None:
-            self.verified += 1
+            self.verified[plan.problem] += 1
         else:
             self.failures.append(failure)
         return self._may_go_on()
@@ -97,15 +108,23 @@ class BatchWatch:
         """Note preemptions and report progress; False when the batch must stop."""
         if stats.preemptions > 0 and not self._preempted:
             self._preempted = True
-            reason = "a request was preempted: its blocks were taken and it was recomputed by prefill"
-            self.failures.append(CheckFailure("", None, None, None, None, reason, "problem"))
+            self.failures.append(spoiled_batch(PREEMPTED))
         self._report(stats)
         return self._may_go_on()
 
     def _may_go_on(self) -> bool:
+        """A failed check ends the campaign under `abort`; otherwise the batch goes on for whoever may still be sound.
+
+        Whom a preemption hit may be known only at the end, so it stops no batch of several problems before that.
+        """
         if self._control.stop_request is not None:
             return False
-        return not any(failure.scope in self._stop_on for failure in self.failures)
+        spoiled = {failure.problem for failure in self.failures if failure.scope in SPOILING[self._policy]}
+        if not spoiled or not self._checked:
+            return True
+        if self._policy == "abort" or (None in spoiled and len(self._checked) == 1):
+            return False
+        return not self._checked <= spoiled
 
     def _report(self, stats: StepStats) -> None:
         now = self._clock()
@@ -118,7 +137,7 @@ class BatchWatch:
                 stage=self._stage,
                 done=stats.finished,
                 total=self._total,
-                verified=self.verified,
+                verified=self.verified.total(),
                 failed=len(self.failures),
                 tokens=stats.tokens,
                 tokens_per_s=(stats.tokens - self._told_tokens) / elapsed,

@@ -1,26 +1,26 @@
-"""The campaign: waves of trunks, then problem by problem three passes, until the registered problems are measured.
+"""The campaign: waves of trunks, then group by group three passes, until the registered problems are measured.
 
     for each wave: trunks together
-        for each problem: pivots -> exact 1 -> exact 2 -> re-feed -> grade -> records
+        for each group of its problems: pivots -> exact 1 -> exact 2 -> re-feed -> grade -> records
 
-Read `run` first, then `engine.protocol.problem.measure`. Everything that happens is an event; the worker appends it to
+Read `run` first, then `engine.protocol.group.measure`. Everything that happens is an event; the worker appends it to
 the journal and folds it into `CampaignState`, from which the loop reads what is already closed.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, islice
 from typing import TYPE_CHECKING, Final
 
-from engine.protocol.capacity import fit, fit_screen, wave_width, worst_cost
-from engine.protocol.problem import Measured, close_dropped, measure, record_failures, spoils_problem
+from engine.protocol.capacity import fit, fit_screen, group_width, wave_width, worst_cost
+from engine.protocol.group import Spoiled, close_dropped, measure, record_failures, spoils_problem
 from engine.protocol.trunks import generate, prompt_of
 from sessions.errors import RefeedError
-from sessions.events import Ended, Paused, ProblemClosed, Resumed, WavePlanned
+from sessions.events import Ended, Notice, Paused, ProblemClosed, Resumed, WavePlanned
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from engine.protocol.capacity import Capacity
     from engine.protocol.context import Bench
@@ -109,19 +109,20 @@ def plan_wave(bench: Bench, what: Todo) -> tuple[tuple[Problem, ...], ColdBy]:
         RefeedError: kind "spec" when not even one problem's trunks fit.
     """
     spec, info = bench.spec, bench.backend.info
-    width, why = wave_width(spec)
+    width = wave_width(spec)
     wanted = min(width, len(what.open)) if spec.screen == "mixed" else min(width, what.left)
     problems = tuple(bench.task.problem(index) for index in what.open[:wanted])
     costs = [worst_cost(spec, info.block_size, longest_trunks(bench, problem)) for problem in problems]
-    capacity = (fit if spec.screen == "none" else fit_screen)(costs, info, wanted, why)
+    chosen = fit if spec.screen == "none" else fit_screen
+    capacity = chosen(costs, info, wanted, f"waves of {width}", group=group_width(spec))
     if costs[0].trunks >= info.num_blocks:
         raise RefeedError(
             "spec",
             f"one problem's trunks may need {costs[0].trunks} KV blocks, but the engine has {info.num_blocks}",
             "lower `rollouts` or `max_trunk_tokens`, or give the engine more memory (`kv_blocks`)",
         )
+    _warn_of_capacity(bench, capacity)
     problems = problems[: capacity.width]
-    cold_by: ColdBy = "reset" if width == 1 else "salt"
     bench.emit(
         WavePlanned(
             problems=tuple(problem.index for problem in problems),
@@ -132,7 +133,30 @@ def plan_wave(bench: Bench, what: Todo) -> tuple[tuple[Problem, ...], ColdBy]:
             reason=capacity.reason,
         )
     )
-    return problems, cold_by
+    return problems, cold_by(bench)
+
+
+def cold_by(bench: Bench) -> ColdBy:
+    """How re-feed passes are made cold: by a checked reset where no trunk waits, else by salts that were never used.
+
+    A reset would take away the trunks that wait for their passes. Where only counts are known, a reset alone proves
+    too little.
+    """
+    if wave_width(bench.spec) > 1:
+        return "salt"
+    return "reset" if bench.backend.info.proof == "ledger" else "reset+salt"
+
+
+def _warn_of_capacity(bench: Bench, capacity: Capacity) -> None:
+    """Say at once, and in every report, that cache checks may fail for want of KV blocks."""
+    if capacity.lasts:
+        return
+    text = (
+        f"{capacity.reason}: its passes may allocate {capacity.allocated:,} KV blocks between two reads of its trunks, "
+        f"which hold {capacity.needed:,}, but the engine has {capacity.there:,} in all; cache checks will fail unless "
+        "texts end early. Lower `k`, `max_cont_tokens`, `rollouts` or `max_pivots`, or give the engine more memory"
+    )
+    bench.emit(Notice(kind="warning", text=text))
 
 
 def _holdable(bench: Bench, sets: Sequence[TrunkSet]) -> Capacity | None:
@@ -141,7 +165,9 @@ def _holdable(bench: Bench, sets: Sequence[TrunkSet]) -> Capacity | None:
     every = [worst_cost(bench.spec, info.block_size, trunks.lengths(), len(trunks.cuts())) for trunks in sets]
     costs = [cost for trunks, cost in zip(sets, every, strict=True) if trunks.kept]
     resident = sum(cost.trunks for cost in every)
-    return fit(costs, info, len(costs), "trunks generated", resident) if costs else None
+    if not costs:
+        return None
+    return fit(costs, info, len(costs), "trunks generated", group=group_width(bench.spec), resident=resident)
 
 
 def _close_screened_out(bench: Bench, trunks: TrunkSet) -> None:
@@ -171,55 +197,75 @@ def _wait_if_paused(bench: Bench) -> None:
             bench.emit(Resumed())
 
 
-def between_problems(bench: Bench, state: CampaignState) -> Ended | None:
-    """Obey, between two problems, a pause, a stop, the registered stop rule and the limits; None to go on."""
+def between_groups(bench: Bench, state: CampaignState) -> Ended | None:
+    """Obey, between two groups, a pause, a stop, the registered stop rule and the limits; None to go on."""
     _wait_if_paused(bench)
     return _stopped(bench) or bench.limits.reached(state)
 
 
-def _measure_one(bench: Bench, trunks: TrunkSet, cold_by: ColdBy) -> Measured:
-    spoiled = spoils_problem(bench, trunks.failures)
-    record_failures(bench, trunks.problem.index, "trunks", trunks.failures)
-    if spoiled is not None:
-        return close_dropped(bench, trunks.problem.index, spoiled, "trunks", 0.0)
-    return measure(bench, trunks, cold_by)
-
-
-def _cache_abort(problem: int, done: Measured) -> Ended:
-    assert done.failure is not None
-    request = f" (request {done.failure.request})" if done.failure.request else ""
-    reason = f"cache check failed in {done.stage} of problem {problem}{request}: {done.failure.reason}"
+def _cache_abort(spoiled: Spoiled) -> Ended:
+    request = f" (request {spoiled.failure.request})" if spoiled.failure.request else ""
+    where = f"{spoiled.stage} of problem {spoiled.problem}{request}"
+    reason = f"cache check failed in {where}: {spoiled.failure.reason}"
     return Ended(state="aborted", exit_code=CACHE_ABORT, reason=reason)
 
 
-def run_wave(bench: Bench, state: CampaignState, what: Todo, wave: int) -> Ended | None:
-    """Generate one wave's trunks and measure its kept problems in registered order; None to go on."""
-    problems, cold_by = plan_wave(bench, what)
-    sets = generate(bench, problems, wave)
-    holdable = _holdable(bench, sets)
-    room = min(what.left, 0 if holdable is None else holdable.width)
+def _spoiled_trunks(bench: Bench, trunks: TrunkSet) -> Spoiled | None:
+    """Record what failed while a problem's trunks were generated; the check that ends it, if one does."""
+    problem = trunks.problem.index
+    record_failures(bench, problem, "trunks", trunks.failures)
+    failure = spoils_problem(bench, trunks.failures)
+    return None if failure is None else Spoiled(problem, "trunks", failure)
+
+
+def _ready(bench: Bench, sets: Sequence[TrunkSet], room: int) -> Iterator[TrunkSet | Spoiled]:
+    """The problems that are to be measured, in registered order; closes what the screen drops before the last of them.
+
+    A problem whose trunks a cache check spoiled takes its place, too: it counts as one of the registered problems.
+    """
     for trunks in sets:
         if not trunks.kept:
             _close_screened_out(bench, trunks)
             continue
         if room == 0:
-            break
+            return
         room -= 1
-        ended = between_problems(bench, state)
+        yield _spoiled_trunks(bench, trunks) or trunks
+
+
+def run_wave(bench: Bench, state: CampaignState, what: Todo, wave: int) -> Ended | None:
+    """Generate one wave's trunks and measure its kept problems, group by group; None to go on."""
+    problems, cold = plan_wave(bench, what)
+    sets = generate(bench, problems, wave)
+    holdable = _holdable(bench, sets)
+    ready = _ready(bench, sets, min(what.left, 0 if holdable is None else holdable.width))
+    for group in iter(lambda: tuple(islice(ready, group_width(bench.spec))), ()):
+        ended = between_groups(bench, state) or run_group(bench, group, cold)
         if ended is not None:
             return ended
-        done = _measure_one(bench, trunks, cold_by)
-        if done.verdict == "aborted":
-            return _cache_abort(trunks.problem.index, done)
     return _stopped(bench)
+
+
+def run_group(bench: Bench, group: Sequence[TrunkSet | Spoiled], cold: ColdBy) -> Ended | None:
+    """Measure one group; None to go on."""
+    spoiled = [member for member in group if isinstance(member, Spoiled)]
+    if spoiled and bench.spec.on_cache_failure == "abort":
+        return _cache_abort(spoiled[0])
+    for member in spoiled:
+        close_dropped(bench, member, 0.0, 1)
+    sound = [member for member in group if not isinstance(member, Spoiled)]
+    done = measure(bench, sound, cold) if sound else None
+    return None if done is None or done.spoiled is None else _cache_abort(done.spoiled)
 
 
 def _finished(spec: CampaignSpec, state: CampaignState) -> Ended:
     closed = list(outcomes(state).values())
-    dropped = closed.count("dropped")
-    reason = f"measured {closed.count('measured')} of {spec.problems} registered problems"
+    measured, dropped = closed.count("measured"), closed.count("dropped")
+    reason = f"measured {measured} of {spec.problems} registered problems"
     if dropped > 0:
         reason += f"; {dropped} dropped by cache checks"
+    if dropped > 0 and measured == 0:
+        return Ended(state="aborted", exit_code=CACHE_ABORT, reason=f"cache checks left nothing: {reason}")
     return Ended(state="finished", exit_code=0, reason=reason)
 
 
@@ -238,7 +284,7 @@ def run(bench: Bench, state: CampaignState) -> Ended:
         what = todo(bench.spec, len(bench.task), state)
         if not what.open:
             break
-        ended = between_problems(bench, state) or run_wave(bench, state, what, wave)
+        ended = between_groups(bench, state) or run_wave(bench, state, what, wave)
         if ended is not None:
             return ended
     # Nothing is left that a pause or a limit could put off.

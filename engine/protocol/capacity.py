@@ -54,6 +54,11 @@ class Capacity:
     there: int
     reason: str
 
+    @property
+    def lasts(self) -> bool:
+        """Whether no trunk block can be evicted before its passes have read it."""
+        return self.allocated < self.there - 1 - self.needed
+
 
 def worst_cost(spec: CampaignSpec, block: int, trunk_lengths: Sequence[int], pivots: int | None = None) -> PassCost:
     """Blocks that one problem needs at worst.
@@ -73,7 +78,9 @@ def worst_cost(spec: CampaignSpec, block: int, trunk_lengths: Sequence[int], piv
     return PassCost(trunks=trunks, resume=resume, refeed=resume + trunks)
 
 
-def fit(costs: Sequence[PassCost], info: EngineInfo, wanted: int, why: str, resident: int = 0) -> Capacity:
+def fit(
+    costs: Sequence[PassCost], info: EngineInfo, wanted: int, why: str, *, group: int, resident: int = 0
+) -> Capacity:
     """Return how many of the problems, in order, the cache can hold; at least one.
 
     Args:
@@ -81,48 +88,64 @@ def fit(costs: Sequence[PassCost], info: EngineInfo, wanted: int, why: str, resi
         info: the engine's blocks.
         wanted: at most so many.
         why: the reason given when all wanted fit.
+        group: problems whose passes are one batch; between two touches of a trunk lies at most a pass of all of them.
         resident: blocks of all trunks that are there, also of problems that will not be measured: what was stored
             after a trunk is evicted after it.
     """
-    best: Capacity | None = None
-    for width in range(1, min(wanted, len(costs)) + 1):
-        chosen = costs[:width]
-        needed = max(resident, sum(cost.trunks for cost in chosen))
-        waiting = sum(2 * cost.resume + cost.refeed for cost in chosen[:-1])
-        allocated = waiting + chosen[-1].resume
-        if best is not None and allocated >= info.num_blocks - 1 - needed:
-            return Capacity(
-                best.width, best.needed, best.allocated, best.there, f"more than {best.width} might not last"
-            )
-        reason = why if allocated < info.num_blocks - 1 - needed else "even one problem's trunks might not last"
-        best = Capacity(width, needed, allocated, info.num_blocks, reason)
-    assert best is not None
+    best = _held(costs[:1], info, why, group, resident)
+    if not best.lasts:
+        return replace(best, reason="even one problem's trunks might not last")
+    for width in range(2, min(wanted, len(costs)) + 1):
+        wider = _held(costs[:width], info, why, group, resident)
+        if not wider.lasts:
+            return replace(best, reason=f"more than {best.width} might not last")
+        best = wider
     return best
 
 
-def fit_screen(costs: Sequence[PassCost], info: EngineInfo, wanted: int, why: str) -> Capacity:
-    """Return how many candidates' trunks, in order, the cache can hold beside one problem's passes; at least one.
+def _held(costs: Sequence[PassCost], info: EngineInfo, why: str, group: int, resident: int) -> Capacity:
+    """What it takes to hold all of these until the last group of them is measured."""
+    last = (len(costs) - 1) // group * group
+    waiting = sum(2 * cost.resume + cost.refeed for cost in costs[:last])
+    return Capacity(
+        width=len(costs),
+        needed=max(resident, sum(cost.trunks for cost in costs)),
+        allocated=waiting + sum(cost.resume for cost in costs[last:]),
+        there=info.num_blocks,
+        reason=why,
+    )
+
+
+def fit_screen(costs: Sequence[PassCost], info: EngineInfo, wanted: int, why: str, *, group: int) -> Capacity:
+    """Return how many candidates' trunks, in order, the cache can hold beside one group's passes; at least one.
 
     Args:
         costs: worst cost of each candidate, in order.
         info: the engine's blocks.
         wanted: at most so many.
         why: the reason given when all wanted fit.
+        group: problems whose passes are one batch.
     """
-    best = fit(costs, info, 1, why)
+    best = fit(costs, info, 1, why, group=group)
+    if not best.lasts:
+        return best
     for width in range(2, min(wanted, len(costs)) + 1):
         needed = sum(cost.trunks for cost in costs[:width])
-        allocated = max(cost.resume for cost in costs[:width])
-        if allocated >= info.num_blocks - 1 - needed:
-            return replace(best, reason=f"trunks of more than {width - 1} candidates might not last")
-        best = Capacity(width, needed, allocated, info.num_blocks, why)
+        allocated = sum(sorted((cost.resume for cost in costs[:width]), reverse=True)[:group])
+        wider = Capacity(width, needed, allocated, info.num_blocks, why)
+        if not wider.lasts:
+            return replace(best, reason=f"trunks of more than {best.width} candidates might not last")
+        best = wider
     return best
 
 
-def wave_width(spec: CampaignSpec) -> tuple[int, str]:
-    """Return how many problems' trunks the spec wants generated together, and why."""
+def wave_width(spec: CampaignSpec) -> int:
+    """Return how many problems' trunks the spec wants generated together."""
     if spec.wave > 0:
-        return spec.wave, f"wave = {spec.wave}"
-    if spec.screen == "mixed":
-        return DEFAULT_SCREEN_WAVE, f"default of {DEFAULT_SCREEN_WAVE} candidates for a screen"
-    return DEFAULT_WAVE, f"default wave of {DEFAULT_WAVE}"
+        return spec.wave
+    return DEFAULT_SCREEN_WAVE if spec.screen == "mixed" else DEFAULT_WAVE
+
+
+def group_width(spec: CampaignSpec) -> int:
+    """Return how many problems' passes the spec wants served as one batch; never more than a wave has."""
+    return min(wave_width(spec), spec.group if spec.group > 0 else DEFAULT_WAVE)

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
     from engine.backend import Completion
     from engine.protocol.context import Bench
-    from engine.protocol.passes import ArmName, CheckFailure, Cut, Slot
-    from engine.protocol.problem import PassRun
+    from engine.protocol.passes import ArmName, CheckFailure, Cut, PassRun, Slot
     from engine.protocol.trunks import TrunkSet
     from sessions.events import PassName
 

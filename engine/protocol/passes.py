@@ -1,6 +1,6 @@
 """A pass as data: what it reads from the cache, the requests it makes, and what each request must prove.
 
-Source: paper, section 3.2. A later protocol adds an entry to `PASSES`, not a code path.
+Source: paper, section 3.2.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from engine.protocol.seeds import request_seed
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from engine.backend import FirstToken
+    from engine.backend import Completion, FirstToken
     from engine.protocol.pivots import Site
     from sessions.events import PassName
     from sessions.spec import CampaignSpec
 
 ArmName = Literal["actual", "alternative"]
-ColdBy = Literal["", "reset", "salt"]
+ColdBy = Literal["", "reset", "salt", "reset+salt"]
 Scope = Literal["pivot", "problem"]
 
 ARMS: Final[tuple[ArmName, ArmName]] = ("actual", "alternative")
@@ -82,6 +82,7 @@ class Expectation:
     """What one request must prove when its first token arrives.
 
     Attributes:
+        problem: task index.
         rollout: of its pivot.
         position: of its pivot.
         hit: cached tokens of a request that resumes everything it can.
@@ -90,6 +91,7 @@ class Expectation:
         leader: whether it is its trunk's first request of the pass; a cold leader hits nothing.
     """
 
+    problem: int
     rollout: int
     position: int
     hit: int
@@ -100,8 +102,9 @@ class Expectation:
 
 @dataclass(frozen=True, slots=True)
 class PassPlan:
-    """A pass's requests, in order, with their slots and expectations by request id."""
+    """One problem's requests in a pass, in order, with their slots and expectations by request id."""
 
+    problem: int
     pass_: Pass
     requests: tuple[Request, ...]
     slots: tuple[Slot, ...]
@@ -113,6 +116,7 @@ class CheckFailure:
     """A failed cache check.
 
     Attributes:
+        problem: task index; None when the engine could not say whose request it was, which spoils the whole batch.
         request: the request's id; empty when the engine could not say which.
         rollout: of the pivot; None when the whole problem is spoiled.
         position: of the pivot; None when the whole problem is spoiled.
@@ -122,6 +126,7 @@ class CheckFailure:
         scope: what is spoiled whatever the policy: this pivot, or the problem.
     """
 
+    problem: int | None
     request: str
     rollout: int | None
     position: int | None
@@ -129,6 +134,26 @@ class CheckFailure:
     found: int | None
     reason: str
     scope: Scope
+
+
+@dataclass(frozen=True, slots=True)
+class PassRun:
+    """One problem's part of a pass that ran.
+
+    Attributes:
+        plan: its requests and slots.
+        completions: in request order.
+        failures: failed checks of its requests, and of the whole batch.
+    """
+
+    plan: PassPlan
+    completions: tuple[Completion, ...]
+    failures: tuple[CheckFailure, ...]
+
+
+def spoiled_batch(reason: str) -> CheckFailure:
+    """Return the failure of a whole batch: no request of it is known to be sound."""
+    return CheckFailure(None, "", None, None, None, None, reason, "problem")
 
 
 def cold_salt(problem: int, attempt: int, rollout: int) -> str:
@@ -171,7 +196,7 @@ def plan_pass(
     block: int,
     cold_by: ColdBy,
 ) -> PassPlan:
-    """Lay out a pass: rollout, pivot, actual arm then alternative, k = 0..K-1, then the greedy probe.
+    """Lay out a problem's part of a pass: rollout, pivot, actual arm then alternative, k = 0..K-1, then the probe.
 
     Args:
         spec: the registered settings.
@@ -180,12 +205,12 @@ def plan_pass(
         attempt: of this run of the worker.
         cuts: the problem's pivots, by rollout and position.
         block: KV block size, tokens.
-        cold_by: "salt" gives the pass fresh salts; otherwise it uses the trunks' own.
+        cold_by: with "salt" the pass has fresh salts; otherwise it uses the trunks' own.
     """
     requests, slots, expectations = [], [], {}
     led: set[int] = set()
     for number, cut in enumerate(cuts):
-        salt = cold_salt(problem, attempt, cut.rollout) if cold_by == "salt" else cut.trunk_request
+        salt = cold_salt(problem, attempt, cut.rollout) if "salt" in cold_by else cut.trunk_request
         for slot in slots_of(number, spec.k):
             what = "probe" if slot.k is None else f"k{slot.k}"
             request_id = f"{problem}.{attempt}/{pass_.name}/r{cut.rollout}/p{cut.site.position}/{slot.arm}/{what}"
@@ -193,6 +218,7 @@ def plan_pass(
             requests.append(request)
             slots.append(slot)
             expectations[request_id] = Expectation(
+                problem=problem,
                 rollout=cut.rollout,
                 position=cut.site.position,
                 hit=expected_hit(len(request.prompt), block),
@@ -201,11 +227,13 @@ def plan_pass(
                 leader=cut.rollout not in led,
             )
             led.add(cut.rollout)
-    return PassPlan(pass_, tuple(requests), tuple(slots), expectations)
+    return PassPlan(problem, pass_, tuple(requests), tuple(slots), expectations)
 
 
 def _failure(first: FirstToken, want: Expectation, reason: str, scope: Scope, expected: int | None) -> CheckFailure:
-    return CheckFailure(first.id, want.rollout, want.position, expected, first.cached_tokens, reason, scope)
+    return CheckFailure(
+        want.problem, first.id, want.rollout, want.position, expected, first.cached_tokens, reason, scope
+    )
 
 
 def _check_resumed(first: FirstToken, want: Expectation, cached: int) -> CheckFailure | None:

@@ -94,21 +94,21 @@ def pivot_rule(bench: Bench) -> PivotRule:
     )
 
 
-def preempted(completions: Sequence[Completion]) -> CheckFailure | None:
-    """Return the failure of the first preempted request, if there was one."""
+def preempted(problem: int, completions: Sequence[Completion]) -> CheckFailure | None:
+    """Return the failure of a problem's first preempted request, if there was one."""
     for completion in completions:
         if completion.preemptions > 0:
             reason = f"the request was preempted {completion.preemptions} times and recomputed by prefill"
-            return CheckFailure(completion.id, None, None, None, None, reason, "problem")
+            return CheckFailure(problem, completion.id, None, None, None, None, reason, "problem")
     return None
 
 
-def aborted(completions: Sequence[Completion]) -> CheckFailure | None:
-    """Return the failure of the first request that was cut short although nobody stopped the batch."""
+def aborted(problem: int, completions: Sequence[Completion]) -> CheckFailure | None:
+    """Return the failure of a problem's first request that was cut short although nobody stopped the batch."""
     for completion in completions:
         if completion.finish == "aborted":
             reason = "the engine aborted the request, and nobody had asked it to"
-            return CheckFailure(completion.id, None, None, None, None, reason, "problem")
+            return CheckFailure(problem, completion.id, None, None, None, None, reason, "problem")
     return None
 
 
@@ -125,7 +125,7 @@ def _graded(
     )
     selections = tuple(select(len(prompt), done.tokens, done.logprobs, rule) for done in completions)
     kept = bench.spec.screen == "none" or len(set(correct)) > 1
-    named = preempted(completions) or aborted(completions)
+    named = preempted(problem.index, completions) or aborted(problem.index, completions)
     return TrunkSet(problem, prompt, completions, correct, selections, kept, unnamed if named is None else (named,))
 
 
@@ -178,7 +178,7 @@ def generate(bench: Bench, problems: Sequence[Problem], wave: int) -> list[Trunk
     if bench.control.stop_request is not None:
         return []
     # A preemption that no completion owns up to may have hit any problem of the batch.
-    unnamed = tuple(watch.failures) if preempted(completions) is None else ()
+    unnamed = () if any(done.preemptions > 0 for done in completions) else tuple(watch.failures)
     per = bench.spec.rollouts
     sets = [
         _graded(bench, problem, prompt, completions[number * per : (number + 1) * per], unnamed)

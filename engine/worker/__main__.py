@@ -1,4 +1,4 @@
-"""The worker process: lock, socket and journal first, then the engine, then the campaign.
+"""The worker process: lock and journal first, then the engine, then the campaign.
 
 Started as `python -P -m engine.worker FOLDER` by `engine.worker.supervisor`; it outlives its launcher. Until it says
 "ready" on the ready pipe nothing was promised; after that every end is an `Ended` event in the journal.
@@ -16,7 +16,7 @@ import traceback
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
@@ -24,58 +24,38 @@ from engine.digests import open_inputs
 from engine.protocol.control import Control
 from engine.protocol.limits import check_may_go_on
 from engine.registration import require_engine
-from engine.worker.controlsocket import Server, socket_path
-from engine.worker.hooks import Notifier
-from engine.worker.lifecycle import FAILED, Loading, Options, Recorder, Run, attended, leave_now, limits_of
+from engine.worker.hooks import COMMAND_SECONDS, Notifier
+from engine.worker.lifecycle import FAILED, Options, Recorder, Run, attended, leave_now, limits_of
 from engine.worker.numerics import check_known, keep_process_mode
 from engine.worker.supervisor import Launcher, Ready
+from engine.worker.watchdog import GRACE, SIGNALS, Watchdog, stop_by_signal
+from sessions.disk import requests
 from sessions.disk.files import Reserve
 from sessions.disk.folder import RunInfo, lock
 from sessions.disk.hooks import Change, keep, kept
 from sessions.disk.journal import Follower, Journal
-from sessions.disk.store import SessionFolder
 from sessions.errors import RefeedError
 from sessions.events import Notice, Opened
 from sessions.state.fold import fold, new_state
+from sessions.store import SessionFolder
 from sessions.version import VERSION
 
 if TYPE_CHECKING:
-    from types import FrameType
-
     from engine.digests import Inputs
-    from engine.worker.controlsocket import Command
+    from engine.protocol.control import StopRequest
     from sessions.state.campaign import CampaignState
-
-SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-SIGNAL_EXIT: Final = 128
-USER_ABORT: Final = 1
-HELD: Final = "the engine stays loaded and the machine billed"
 
 
 def catch_signals(control: Control) -> None:
     """Let signals end the campaign within one engine step, with the journal closed."""
-
-    def ask_to_stop(number: int, _frame: FrameType | None) -> None:
-        name = signal.Signals(number).name
-        control.stop(f"the worker got {name}; `resume` continues", "interrupted", SIGNAL_EXIT + number)
-
     for number in SIGNALS:
-        signal.signal(number, ask_to_stop)
+        signal.signal(number, lambda number, _frame: stop_by_signal(control, number))
 
 
-def handle(control: Control, loading: Loading, command: Command) -> str:
-    """Carry out one command and return the sentence that the asker sees."""
-    if command == "abort":
-        control.stop("aborted by the user", "aborted", USER_ABORT)
-        return loading.abort_words()
-    if command == "pause":
-        already = control.waiting
-        control.pause()
-        return f"{'paused already' if already else 'pausing before the next problem'}; {HELD}"
-    if command == "resume":
-        control.resume()
-        return "going on"
-    return "paused" if control.pause_requested else "running"
+def leave_early(asked: StopRequest) -> NoReturn:
+    """End a worker that hangs before its run began: nothing was changed."""
+    sys.stderr.write(f"refeed-tui: {asked.reason}, before this run began\n")
+    os._exit(asked.exit_code or FAILED)
 
 
 def check_before(session: SessionFolder, control: Control, launcher: Launcher) -> Inputs:
@@ -113,7 +93,6 @@ def open_run(options: Options, launcher: Launcher, stack: ExitStack) -> Run:
             began on, or cannot be written.
     """
     session, control = SessionFolder(options.folder), Control()
-    loading = Loading(control)
     stack.enter_context(lock(session.lock_path))
     state = new_state(session.spec())
     events = stack.enter_context(Follower(session.journal_path, session.registration().digest))
@@ -122,11 +101,11 @@ def open_run(options: Options, launcher: Launcher, stack: ExitStack) -> Run:
     check_may_go_on(limits_of(options, session, state), state)
     require_engine(session.spec().engine)  # of a session that came from elsewhere, or of another environment
     reserve = stack.enter_context(Reserve(session.path / ".reserve"))
-    path = socket_path(session.id)
-    server = Server(path, session.id, lambda command: handle(control, loading, command))
-    stack.callback(server.close)
-    RunInfo.here(str(path), VERSION).write(session.run_path)
+    left = requests.clear(session.requests_path)  # asked of a worker that died: whoever continues wants it to go on
+    RunInfo.here(VERSION).write(session.run_path)
     catch_signals(control)
+    watchdog = Watchdog(control, session.requests_path, leave_early)
+    stack.enter_context(watchdog.running())
     if state.runs and not options.allow_changed_engine:
         keep_process_mode(state, os.environ)
         check_known(session.spec(), state, os.environ)
@@ -143,7 +122,12 @@ def open_run(options: Options, launcher: Launcher, stack: ExitStack) -> Run:
         torn = journal.recovered
         did = "kept: only its newline was missing" if torn.completed else "cut off"
         recorder.emit(Notice(kind="recovered", text=f"a torn last line of {torn.length} bytes was {did}"))
-    return Run(options, session, state, control, recorder, reserve, loading, inputs)
+    if left:
+        recorder.emit(Notice(kind="request", text=f"asked of an earlier worker and not obeyed: {', '.join(left)}"))
+    run = Run(options, session, state, control, recorder, reserve, watchdog, inputs)
+    watchdog.say = partial(recorder.say, "request")
+    watchdog.leave = partial(leave_now, run, stack)
+    return run
 
 
 def work(options: Options, launcher: Launcher) -> int:
@@ -156,11 +140,13 @@ def work(options: Options, launcher: Launcher) -> int:
         run = open_run(options, launcher, stack)
         launcher.tell(Ready(ok=True))
         try:
-            return attended(run, partial(leave_now, run, stack))
+            return attended(run)
         except RefeedError as error:  # not even the end could be written
             traceback.print_exc()
             sys.stderr.write(f"refeed-tui: the end of this run could not be recorded: {error}\n")
             return FAILED
+        finally:
+            run.watchdog.close_within(GRACE + COMMAND_SECONDS)  # whoever hears of the end may take its time
 
 
 def parse(arguments: list[str]) -> Options:

@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 from typing import Final
 
+from sessions.disk.folder import process
 from sessions.errors import RefeedError
 
 IGNORED: Final = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
@@ -69,21 +70,21 @@ def guard() -> bool:
     return True
 
 
-def _read(pid: int, name: str) -> bytes:
-    """A file of a process's; empty when that ended."""
+def _keeps_memory(pid: int) -> bool:
+    """Whether a process is Python's keeper of shared memory."""
     try:
-        return Path("/proc", str(pid), name).read_bytes()
+        return TRACKER in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
-        return b""
+        return False
 
 
 def members(session: int) -> list[int]:
     """Ids of the processes that live in a session, without this process."""
     found = []
     for pid in (int(name) for name in os.listdir("/proc") if name.isdecimal()):  # noqa: PTH208 - names, not paths
-        fields = _read(pid, "stat").rpartition(b")")[2].split()
-        if fields and fields[0] not in {b"Z", b"X"} and int(fields[3]) == session and pid != os.getpid():
-            found.append(pid)
+        with contextlib.suppress(OSError):  # it ended just now
+            if os.getsid(pid) == session and pid != os.getpid() and process(pid) is not None:
+                found.append(pid)
     return found
 
 
@@ -100,7 +101,7 @@ def sweep(session: int) -> set[int]:
         late = time.monotonic() > deadline
         for pid in left:
             # The worker itself is ending: the kernel closes its end of the pipe some moments before it is gone.
-            if late or (pid != session and TRACKER not in _read(pid, "cmdline")):
+            if late or (pid != session and not _keeps_memory(pid)):
                 with contextlib.suppress(OSError):  # it ended just now
                     os.kill(pid, signal.SIGKILL)
                     killed.add(pid)

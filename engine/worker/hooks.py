@@ -10,6 +10,7 @@ import contextlib
 import datetime as dt
 import os
 import queue
+import re
 import signal
 import socket
 import subprocess
@@ -23,14 +24,16 @@ from sessions.events import CacheFailure, Ended, Paused, ProblemClosed
 
 if TYPE_CHECKING:
     from sessions.disk.hooks import OnEvent
-    from sessions.disk.store import SessionFolder
     from sessions.events import Event
     from sessions.state.campaign import CampaignState
+    from sessions.store import SessionFolder
     from stats.sequential import EProcess
 
 Kind = Literal["ended", "crossed", "cache-failed", "paused"]
 
 COMMAND_SECONDS: Final = 30.0
+# Tokens of a model hub are the worker's business. Keys of a cloud stay: a command that stops the machine needs them.
+TOKEN: Final = re.compile(r"(^|_)TOKEN(_|$)", re.IGNORECASE)
 WAITING: Final = 64  # messages; a command that is slower than its campaign's events loses some, and that is said
 
 
@@ -173,7 +176,7 @@ class Notifier:
     def _tell(self, on_event: OnEvent, message: Message) -> str:
         """Run the command with one message; returns what went wrong, or nothing."""
         try:
-            process = subprocess.Popen(on_event.argv, stdin=subprocess.PIPE, start_new_session=True)
+            process = subprocess.Popen(on_event.argv, stdin=subprocess.PIPE, start_new_session=True, env=_environment())
         except (OSError, ValueError) as error:
             return f"cannot be run: {error}"
         self._running = process
@@ -208,6 +211,11 @@ class Notifier:
             if running is not None:
                 _kill(running)
             self._complaints.put(f"--on-event: not everything was told within {self._seconds:g} s of the end")
+
+
+def _environment() -> dict[str, str]:
+    """The worker's environment without tokens, for a command that may send it anywhere."""
+    return {name: value for name, value in os.environ.items() if TOKEN.search(name) is None}
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

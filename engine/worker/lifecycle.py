@@ -8,7 +8,6 @@ import sys
 import threading
 import time
 import traceback
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NoReturn, get_args
 
@@ -35,16 +34,13 @@ if TYPE_CHECKING:
     from engine.protocol.control import Control, StopRequest
     from engine.tasks.task import Task
     from sessions.disk.files import Reserve
-    from sessions.disk.store import SessionFolder
     from sessions.spec import CampaignSpec
     from sessions.state.campaign import CampaignState
+    from sessions.store import SessionFolder
 
     Hear = Callable[[str, float], None]
-    Leave = Callable[[StopRequest], None]
-    from collections.abc import Callable, Iterator
-
-    from engine.protocol.control import StopRequest
     from engine.worker.hooks import Notifier
+    from engine.worker.watchdog import Watchdog
     from sessions.disk.journal import Journal
     from sessions.events import AnyEvent
 
@@ -59,6 +55,7 @@ LOADING_STEPS: Final = 100
 MAY_END_AT: Final = (READING, "downloading", "starting the engine core", "warming up")
 LONGEST_REASON: Final = 4_000
 IN_THE_LOG: Final = "worker.log has all of it"
+LOCK_SECONDS: Final = 5.0  # an append takes milliseconds, unless its disk hangs
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +88,7 @@ class Run:
         control: what is asked of it.
         recorder: where events go.
         reserve: disk space for the last one.
-        loading: whether its engine loads.
+        watchdog: hears what is asked of it, and ends it where it does not end by itself.
         inputs: data and weights, where they were checked before the run began; None where they still must be.
     """
 
@@ -101,7 +98,7 @@ class Run:
     control: Control
     recorder: Recorder
     reserve: Reserve
-    loading: Loading
+    watchdog: Watchdog
     inputs: Inputs | None
 
 
@@ -150,7 +147,7 @@ def start_engine(run: Run, spec: CampaignSpec) -> tuple[Backend, Task]:
     hear = hearer(recorder, run.control)
     if spec.engine == "vllm" and not guard():  # the embedded engine starts no process
         recorder.emit(Notice(kind="warning", text=UNGUARDED))
-        run.loading.stay()
+        run.watchdog.unguarded()
     inputs = run.inputs or open_inputs(spec, hear)
     first_prompt(spec, inputs.task)
     began = time.monotonic()
@@ -178,18 +175,21 @@ def limits_of(options: Options, session: SessionFolder, state: CampaignState) ->
     )
 
 
-def campaign(run: Run, leave: Leave) -> Ended:
+def campaign(run: Run) -> Ended:
     """Load the engine, run the campaign, and return how it ended."""
     spec, state, recorder = run.session.spec(), run.state, run.recorder
     limits = limits_of(run.options, run.session, state)
     start_deadline(limits, run.control)
-    with run.loading.watched(recorder.alone, leave):
+    with run.watchdog.loading():
         backend, task = start_engine(run, spec)
     attempt = len(state.runs) - 1
     bench = Bench(spec, backend, task, recorder.emit, run.control, attempt, limits, run.session.texts_path)
     try:
-        return measure_all(bench, state)
+        ended = measure_all(bench, state)
+        run.control.stop(ended.reason, ended.state, ended.exit_code)  # recorded even if the engine never closes
+        return ended
     finally:
+        run.watchdog.close_within()
         with contextlib.suppress(RefeedError):  # the disk may be full, and that is said by whoever found out
             recorder.emit(Notice(kind="closing", text="closing the engine"))
         backend.close()
@@ -206,18 +206,14 @@ def state_before(state: CampaignState) -> EndState:
     return next((end for end in get_args(EndState) if [end] == earlier[-1:]), "interrupted")
 
 
-def attended(run: Run, leave: Leave) -> int:
+def attended(run: Run) -> int:
     """Run the campaign and record its end, whatever it is; return the exit code.
-
-    Args:
-        run: what is run.
-        leave: as in `campaign`.
 
     Raises:
         RefeedError: kind "failed" when not even the end can be recorded.
     """
     try:
-        ended = campaign(run, leave)
+        ended = campaign(run)
     except RefeedError as error:
         run.reserve.release()
         with contextlib.suppress(OSError):  # a stop that was asked for takes the error's place in the journal
@@ -244,80 +240,18 @@ def leave_now(run: Run, stack: ExitStack, asked: StopRequest) -> NoReturn:
     code = FAILED
     try:
         run.reserve.release()
-        sys.stderr.write(f"refeed-tui: {asked.reason}: the engine still loaded, and is left as it is\n")
-        run.recorder.emit(asked.end())
-        code = asked.exit_code
-        stack.close()
+        # Held for good: nothing is recorded after the end. A thread that hangs in the journal must not hold it off.
+        if run.recorder.alone.acquire(timeout=LOCK_SECONDS):
+            if run.state.ended is None:
+                sys.stderr.write(f"refeed-tui: {asked.reason}: the worker did not end by itself, and is left\n")
+                run.recorder.emit(asked.end())
+            code = run.state.ended.exit_code if run.state.ended is not None else asked.exit_code
+            stack.close()
     except (RefeedError, OSError):
         with contextlib.suppress(OSError):
             traceback.print_exc()
     finally:
         os._exit(code)
-
-
-GRACE_SECONDS: Final = 3.0
-LOOK_SECONDS: Final = 0.1
-NOTHING_LOST: Final = "nothing that is recorded is lost"
-# Also true of a resume that checks its weights: no engine is there then.
-AT_ONCE: Final = f"aborting: this run has measured nothing yet, and ends within {GRACE_SECONDS:.0f} s; {NOTHING_LOST}"
-AT_A_STAGE: Final = (
-    f"aborting at the next stage of loading, weights that are being read are read to their end; {NOTHING_LOST}"
-)
-IN_A_STEP: Final = f"aborting within one engine step; {NOTHING_LOST}"
-
-
-class Loading:
-    """Whether an engine loads, and the end of a worker that is to stop meanwhile."""
-
-    def __init__(self, control: Control, seconds: float = GRACE_SECONDS) -> None:
-        """Begin to load.
-
-        Args:
-            control: asked whether to stop.
-            seconds: that a stop may wait for the next stage.
-        """
-        self._control = control
-        self._seconds = seconds
-        self._over = threading.Event()
-        self._may_leave = True
-
-    def stay(self) -> None:
-        """Do not end the process at once: it has started others that nobody would end."""
-        self._may_leave = False
-
-    def abort_words(self) -> str:
-        """What an abort that is asked for now will do."""
-        if self._over.is_set():
-            return IN_A_STEP
-        return AT_ONCE if self._may_leave else AT_A_STAGE
-
-    @contextmanager
-    def watched(self, alone: threading.RLock, leave: Callable[[StopRequest], None]) -> Iterator[None]:
-        """Load in the block; its end is the end of loading.
-
-        Args:
-            alone: held while something is recorded; held for good when the process is left.
-            leave: records the end and ends the process; called in another thread, which holds `alone`.
-        """
-        thread = threading.Thread(target=self._watch, args=(alone, leave), name="loading", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            with alone:
-                self._over.set()
-
-    def _watch(self, alone: threading.RLock, leave: Callable[[StopRequest], None]) -> None:
-        while not self._over.wait(LOOK_SECONDS):
-            asked = self._control.stop_request
-            if asked is None:
-                continue
-            if self._over.wait(self._seconds):
-                return
-            with alone:
-                if self._may_leave and not self._over.is_set():
-                    leave(asked)
-            return
 
 
 class Recorder:
@@ -348,6 +282,16 @@ class Recorder:
         if isinstance(stamped, ProblemClosed | Paused | Resumed | Ended):
             self._folder.summary()
         self._notifier.hear(stamped)
+
+    def say(self, kind: str, text: str) -> None:
+        """Record a notice from another thread; where the journal is busy for long, it goes to the log alone."""
+        if not self.alone.acquire(timeout=1.0):
+            sys.stderr.write(f"refeed-tui: {text}\n")
+            return
+        try:
+            self.emit(Notice(kind=kind, text=text))
+        finally:
+            self.alone.release()
 
     def finish(self) -> None:
         """Wait until the end was told, and record what went wrong with that."""

@@ -14,23 +14,26 @@ import termios
 import threading
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, BinaryIO, Final
 
 import msgspec
 
-from engine.worker.controlsocket import ask, check_private
+from engine.worker.watchdog import LOADING_GRACE
 from sessions.disk.files import failure, open_regular
-from sessions.disk.store import FRESH_SECONDS, home
+from sessions.disk.folder import home, process_state
+from sessions.disk.requests import ask, remove
 from sessions.errors import Kind, RefeedError
+from sessions.store import FRESH_SECONDS
 from sessions.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
-    from engine.worker.controlsocket import Answer, Command
+    from sessions.disk.folder import ProcessState
     from sessions.disk.hooks import Change
-    from sessions.disk.store import SessionFolder
+    from sessions.disk.requests import Command
+    from sessions.store import SessionFolder
 
     Hear = Callable[[str, float], None]
 
@@ -53,7 +56,7 @@ class Ready(msgspec.Struct, frozen=True, tag="ready", tag_field="said"):
     """The last word to the launcher.
 
     Attributes:
-        ok: whether it holds the lock, listens, and opened the journal.
+        ok: whether it holds the lock and opened the journal.
         kind: of the error otherwise.
         message: of the error.
         hint: of the error.
@@ -113,6 +116,25 @@ WAIT_STEP: Final = 0.2
 COMING_SECONDS: Final = 10.0
 COMING_STEP: Final = 0.05
 SHOWN: Final = 60
+ANSWER_SECONDS: Final = 10.0  # a worker looks ten times a second
+FAR_SECONDS: Final = 60.0  # network disks show a new file on another host after up to a minute
+GONE_SECONDS: Final = 1.0
+HELD: Final = "the engine stays loaded and the machine billed"
+SAID: Final[dict[Command, str]] = {
+    "abort": (
+        f"aborting within one engine step, or within {LOADING_GRACE:.0f} s while the engine loads; "
+        "nothing that is recorded is lost"
+    ),
+    "pause": f"pausing before the next problem; {HELD}",
+    "resume": "going on",
+}
+STATES: Final[dict[ProcessState, str]] = {
+    "running": "runs, and does not come to it",
+    "stopped": "is stopped, as by SIGSTOP or a debugger; `kill -CONT` lets it go on",
+    "gone": "is gone",
+    "elsewhere": "is on host",
+    "unknown": "is not known",
+}
 
 
 def log_tail(session: SessionFolder, lines: int = LOG_LINES) -> str:
@@ -245,7 +267,7 @@ def _await_ready(fd: int, hear: Hear | None) -> Ready | None:
 
 
 def launch(session: SessionFolder, how: How = _PLAIN, *, hear: Hear | None = None) -> None:
-    """Start a session's worker, detached, and return once it is ready: lock held, socket bound, journal open.
+    """Start a session's worker, detached, and return once it is ready: lock held, journal open.
 
     A session that ran before has its data and weights checked first, as long as that takes. There is no third state: it
     is ready, or this raises with the cause, and then the session is what it was.
@@ -295,7 +317,7 @@ def _await_worker(session: SessionFolder) -> None:
 
 
 def _coming(session: SessionFolder) -> bool:
-    """Whether a session waits for its first worker, or one has its lock and has not said yet where it listens."""
+    """Whether a session waits for its first worker, or one has its lock and does not read requests yet."""
     if session.starting():
         return True
     if not session.live():
@@ -304,22 +326,54 @@ def _coming(session: SessionFolder) -> bool:
     return run is None or not (run.elsewhere() or run.alive())
 
 
-def send(session: SessionFolder, command: Command) -> Answer:
-    """Send a command to a session's worker; one that is just starting is waited for.
+def _there(session: SessionFolder) -> bool:
+    """Whether a worker may read what is asked: its lock is held, or it is of another host and has not ended."""
+    if session.live():
+        return True
+    run = session.run()
+    return run is not None and run.elsewhere() and not session.summary().ended
+
+
+def send(session: SessionFolder, command: Command) -> str:
+    """Ask something of a session's worker, and wait until it has taken it; one that is just starting is waited for.
+
+    Returns:
+        what the worker does now, a sentence.
 
     Raises:
-        RefeedError: kind "session" when it is not running here or does not answer.
+        RefeedError: kind "session" when no worker runs; kind "failed" when it does not answer. Then the request
+            stays, and is obeyed when the worker comes to it.
     """
     _await_worker(session)
-    run = session.run()
-    if run is None or not session.live():
-        check_not_elsewhere(session)
+    if not _there(session):
         raise RefeedError("session", f"session {session.id} is not running", f"its state is {session.state()}")
-    if run.elsewhere():
-        host = printable(run.host, SHOWN)
-        raise RefeedError("session", f"session {session.id} runs on host {host}", f"send `{command}` from there")
-    path = Path(run.socket)
-    if path.name != f"{session.path.name}.sock":  # run.json may be a stranger's, and name somebody else's socket
-        raise RefeedError("session", f"run.json of {session.id} names a socket that is not its own", "see `doctor`")
-    check_private(path.parent)
-    return ask(path, session.id, command)
+    paused = session.summary().paused
+    path = ask(session.requests_path, command)
+    state = _await_taken(session, path)
+    if not path.exists():
+        return f"paused already; {HELD}" if command == "pause" and paused else SAID[command]
+    if not _there(session) and session.summary().ended:
+        remove(path.parent, path.name)  # nobody is left to take it
+        raise RefeedError("session", f"session {session.id} has just ended", f"its state is {session.state()}")
+    raise RefeedError(
+        "failed",
+        f"asked; it has not answered: the worker of {session.id} {STATES[state]}{_host(session, state)}",
+        f"the request stays and will be obeyed when the worker comes to it; remove {path} to take it back",
+    )
+
+
+def _host(session: SessionFolder, state: ProcessState) -> str:
+    run = session.run()
+    return f" {printable(run.host, SHOWN)}" if run is not None and state == "elsewhere" else ""
+
+
+def _await_taken(session: SessionFolder, path: Path) -> ProcessState:
+    """Wait until a request was taken, as long as that is worth it; return the state of the worker's process."""
+    began = time.monotonic()
+    while True:
+        state = process_state(session.run())
+        waited = time.monotonic() - began
+        hopeless = waited > GONE_SECONDS and (state in {"stopped", "gone"} or not _there(session))
+        if not path.exists() or hopeless or waited > (FAR_SECONDS if state == "elsewhere" else ANSWER_SECONDS):
+            return state
+        time.sleep(COMING_STEP)

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from sessions.disk.files import FOLDER_MODE, failure, read_bounded, write_atomic
-from sessions.disk.store import home
+from sessions.disk.folder import home
 from sessions.errors import RefeedError
 from sessions.text import printable
 
 if TYPE_CHECKING:
-    from sessions.disk.store import SessionFolder
+    from sessions.disk.folder import Folder
 
 _LIMIT: Final = 1 << 16
 
@@ -66,13 +66,13 @@ class Change(msgspec.Struct, frozen=True):
     to: OnEvent | None
 
 
-def _path(session: SessionFolder) -> Path | None:
+def _path(session: Folder) -> Path | None:
     """Where a session's command is kept; None for a folder that is not in this home's store."""
     root, path = home(), session.path.resolve()
     return root / "on-event" / f"{path.name}.json" if path.parent == (root / "sessions").resolve() else None
 
 
-def require_in_home(session: SessionFolder) -> None:
+def require_in_home(session: Folder) -> None:
     """Pass when a command can be kept for a session.
 
     Raises:
@@ -84,7 +84,7 @@ def require_in_home(session: SessionFolder) -> None:
         )
 
 
-def keep(session: SessionFolder, on_event: OnEvent | None) -> None:
+def keep(session: Folder, on_event: OnEvent | None) -> None:
     """Keep a session's command, so that a later resume has it too; None forgets it.
 
     Raises:
@@ -105,7 +105,7 @@ def keep(session: SessionFolder, on_event: OnEvent | None) -> None:
     write_atomic(path, msgspec.json.encode(on_event))
 
 
-def kept(session: SessionFolder) -> OnEvent | None:
+def kept(session: Folder) -> OnEvent | None:
     """The command kept for a session; None when there is none.
 
     Raises:

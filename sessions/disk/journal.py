@@ -280,11 +280,6 @@ class Verification(NamedTuple):
     broken_line: int | None = None
     reason: str = ""
 
-    @property
-    def intact(self) -> bool:
-        """Whether no line is broken; a torn last line breaks nothing."""
-        return self.broken_line is None
-
 
 def verify(path: Path, digest: str) -> Verification:
     """Recompute the chain of a journal and decode each of its events.

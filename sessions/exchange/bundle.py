@@ -20,15 +20,15 @@ import msgspec
 from sessions.disk import texts
 from sessions.disk.files import FILE_MODE, FOLDER_MODE, failure, open_regular, sync_folder, write_all, write_atomic
 from sessions.disk.journal import Follower
-from sessions.disk.store import ID, SessionFolder, check_name
 from sessions.errors import RefeedError
 from sessions.state.recount import recount
+from sessions.store import ID, SessionFolder, check_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from sessions.disk.store import Store
+    from sessions.store import Store
 
 SUFFIX: Final = ".refeed.zip"
 _MAGIC: Final = b"PK\x03\x04"

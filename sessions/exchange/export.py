@@ -31,9 +31,9 @@ from stats.words import count
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from sessions.disk.store import SessionFolder
     from sessions.report.audit import Audit
     from sessions.state.campaign import CampaignState
+    from sessions.store import SessionFolder
 
     Fill = Callable[[BinaryIO], object]
 

@@ -48,7 +48,7 @@ from sessions.text import printable
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from sessions.disk.store import SessionFolder, Store
+    from sessions.store import SessionFolder, Store
 
 VERSION: Final = "import-1"
 _LIMIT: Final = 256 << 20
@@ -64,6 +64,7 @@ _UNNAMED: Final[dict[str, object]] = {
     "probe_tokens": 32,
     "top_logprobs": 5,
     "wave": 1,
+    "group": 1,
     "seed": 0,
     "block_size": _BLOCK,
     "max_model_len": 4096,

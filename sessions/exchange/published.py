@@ -265,17 +265,17 @@ def _config(state: CampaignState) -> dict[str, Any]:
 
 
 def _failures(state: CampaignState) -> Iterator[CacheFailure]:
-    for (problem, attempt, rollout, position), reason in state.checks.failed.items():
+    for failed in state.checks.failed.values():
         yield CacheFailure(
-            problem=problem,
-            attempt=attempt,
+            problem=failed.problem,
+            attempt=failed.attempt,
             stage="",
             request="",
-            rollout=rollout,
-            position=None if rollout is None else position,
+            rollout=failed.rollout,
+            position=failed.position,
             expected=None,
             found=None,
-            reason=reason,
+            reason=failed.reason,
             policy="",
         )
 
@@ -283,7 +283,7 @@ def _failures(state: CampaignState) -> Iterator[CacheFailure]:
 def _problem(state: CampaignState, problem: int) -> dict[str, Any]:
     row = state.problems[problem]
     ended = {name: next((p for p in row.passes if p.name == name), None) for name in _PASSES}
-    seconds = [0.0 if found is None else found.seconds for found in ended.values()]
+    seconds = [0.0 if found is None else found.seconds / found.batch for found in ended.values()]
     trunks = len(row.trunks) or state.spec.rollouts
     return {
         "problem_id": problem,

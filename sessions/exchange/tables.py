@@ -171,14 +171,16 @@ _PROBLEM: Final = (
     Column("floor_disagree", "", "eligible pivots whose sign differs under the replica"),
     Column("trunk_seconds", "s", "of the batch that generated its trunks", "float"),
     Column("trunk_batch", "", "problems that shared that batch"),
-    Column("seconds", "s", "of its passes and grading", "float"),
+    Column("seconds", "s", "of its group's passes and grading", "float"),
+    Column("group", "", "problems that shared these passes"),
     Column("reason", "", "why it was dropped or screened out", "text"),
 )
 _PASS: Final = (
     Column("problem", "", "task index"),
     Column("attempt", "", "which run of the worker, from 0"),
     Column("pass", "", "exact-1, exact-2 or re-feed", "text"),
-    Column("seconds", "s", "from submission to the last token", "float"),
+    Column("seconds", "s", "of the batch, from submission to the last token", "float"),
+    Column("group", "", "problems that shared that batch"),
     Column("tokens", "tokens", "generated; 0 in imports, which do not know"),
     Column("verified", "", "requests whose cache check passed"),
     Column("failed", "", "requests whose cache check failed"),
@@ -260,6 +262,7 @@ def _problem(row: ProblemRow, *, anonymous: bool) -> Sequence[Any]:
         row.trunk_seconds,
         row.trunk_batch,
         row.seconds,
+        row.batch,
         None if anonymous or not row.reason else printable(row.reason, _LONG),
     )
 
@@ -273,6 +276,7 @@ def _passes(state: CampaignState) -> Iterator[Sequence[Any]]:
                 ended.attempt,
                 name,
                 ended.seconds,
+                ended.batch,
                 ended.tokens,
                 ended.verified,
                 ended.failed,

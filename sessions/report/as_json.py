@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sessions.report.reasons import all_notes
+from sessions.report.reasons import all_notes, failed_check
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from stats.cache import CacheTally
     from stats.clustered import Interval
     from stats.contrast import Contrast
-    from stats.disagreement import Comparison, Disagreement
+    from stats.counts import Comparison, Disagreement
     from stats.margin import Bucket
     from stats.probes import Probes
     from stats.rates import RateInterval
@@ -236,5 +236,5 @@ def _cache(cache: CacheTally | None) -> dict[str, Any] | None:
         "not_instrumented": cache.not_instrumented,
         "rate": cache.rate,
         "proof": {"ledger": cache.ledger, "counts": cache.counts},
-        "failures": list(cache.failures),
+        "failures": [failed_check(failed) for failed in cache.failures],
     }

@@ -14,7 +14,7 @@ from sessions.report.limits import applies, fingerprint, looked, optimism, remar
 from sessions.report.reasons import noted
 from sessions.report.sections import against_section, headline, sections, size
 from sessions.spec import BY_CONTENT, COHORT_FIELDS, changed_fields
-from sessions.state.fold import fold, new_state
+from sessions.state.fold import fold_all
 from sessions.version import VERSION
 from stats.cache import CacheTally
 from stats.contrast import Difference, difference
@@ -25,9 +25,9 @@ from stats.words import count
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from sessions.disk.store import SessionFolder
     from sessions.spec import CampaignSpec
     from sessions.state.campaign import CampaignState
+    from sessions.store import SessionFolder
     from stats.contrast import Contrast
     from stats.report import Report
     from stats.sequential import StopRule
@@ -98,10 +98,8 @@ class Session:
         Raises:
             RefeedError: kind "integrity" when its spec or journal does not hold.
         """
-        state = new_state(folder.spec())
         reading = read(folder.journal_path, folder.registration().digest)
-        for event in reading:
-            fold(state, event)
+        state = fold_all(folder.spec(), reading)
         return cls(folder, state, reading.torn)
 
     @property
@@ -293,7 +291,7 @@ def _cache(sessions: Sequence[Session]) -> CacheTally:
         ledger=sum(tally.ledger for tally in tallies),
         counts=sum(tally.counts for tally in tallies),
         failures=tuple(
-            f"{session.folder.id}: {failure}"
+            replace(failure, session=session.folder.id)
             for session, tally in zip(sessions, tallies, strict=True)
             for failure in tally.failures
         ),

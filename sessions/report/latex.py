@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sessions.report.document import Document
-    from stats.disagreement import Comparison
+    from stats.counts import Comparison
     from stats.report import Report
     from stats.sequential import StopRule
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from sessions.numbers import e_value, interval, least, nats, number, ordinal, p_value, percent, points
 from sessions.report.document import Chart, Facts, Grid, Section
+from sessions.report.reasons import failed_check
 from stats.decision import unsettled
 from stats.words import count
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
     from stats.cache import CacheTally
     from stats.contrast import Contrast, Difference
-    from stats.disagreement import Comparison
+    from stats.counts import Comparison
     from stats.probes import Probes
     from stats.rates import RateInterval
     from stats.report import ProcessReport, Report
@@ -137,7 +138,7 @@ def cache_checks(tally: CacheTally | None, failures: int | None = None) -> Itera
         yield f"{count(tally.not_instrumented, 'pivot')} NOT INSTRUMENTED: their source recorded no cache counts"
     if tally.checked == 0 and tally.not_instrumented == 0:
         yield "no pivot was checked"
-    yield from (f"FAILED: {failure}" for failure in tally.failures[:failures])
+    yield from (f"FAILED: {failed_check(failed)}" for failed in tally.failures[:failures])
     left = 0 if failures is None else len(tally.failures) - failures
     if left > 0:
         yield f"and {count(left, 'more failure')} (`refeed-tui report --json` has all)"

@@ -10,21 +10,21 @@ from array import array
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
 from sessions.state.checks import CacheChecks
 from sessions.state.columns import PivotColumns
 from sessions.state.rows import Current, Gap, ProblemRow, Run
-from stats.live import tally
-from stats.table import PivotTable
+from stats.counts import no_totals, tally
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
     from sessions.events import CacheFailure, Ended, EngineReady, Notice, WavePlanned
     from sessions.spec import CampaignSpec
     from stats.cache import CacheTally
-    from stats.live import Live, ProblemTally
+    from stats.counts import ProblemTally, Totals
+    from stats.live import Live
+    from stats.table import PivotTable
 
 
 # Machine facts that differ between any two starts.
@@ -60,7 +60,7 @@ class CampaignState:
 
     Attributes:
         spec: the registered settings.
-        live: running statistics over closed problems.
+        totals: over the problems that closed measured.
         events: folded in.
         started: wall time of the first event, seconds since the epoch.
         updated: wall time of the last event.
@@ -88,7 +88,7 @@ class CampaignState:
     """
 
     spec: CampaignSpec
-    live: Live
+    totals: Totals = field(default_factory=no_totals)
     events: int = 0
     started: float = 0.0
     updated: float = 0.0
@@ -115,6 +115,8 @@ class CampaignState:
     checks: CacheChecks = field(init=False)
     _group: array[int] = field(default_factory=lambda: array("q"))
     _table: PivotTable | None = None
+    _tallies: list[ProblemTally] = field(default_factory=list)
+    _live: Live | None = None
 
     def __post_init__(self) -> None:
         """Count checks over this state's own pivots."""
@@ -160,14 +162,17 @@ class CampaignState:
 
     def evidence_mask(self) -> NDArray[np.bool_]:
         """Which rows of `pivots` are evidence now, bool [rows]."""
+        import numpy as np  # noqa: PLC0415 - `list` folds without it
+
         mask = np.zeros(len(self.pivots), dtype=np.bool_)
         mask[np.array(self.evidence, dtype=np.int64)] = True
         return mask
 
     def admit(self, problem: int, rows: list[int]) -> ProblemTally:
         """Make the pivots of a problem that closed measured evidence, and return what they say."""
-        found = tally(problem, self.pivots.nets(rows))
-        self.live.close(found)
+        found = tally(problem, map(self.pivots.nets, rows))
+        self.totals = self.totals.plus(found)
+        self._tallies.append(found)
         self._group.extend([len(self.measured)] * len(rows))
         self.measured.append(problem)
         self.evidence.extend(rows)
@@ -180,7 +185,22 @@ class CampaignState:
             self._table = self._build()
         return self._table
 
+    @property
+    def live(self) -> Live:
+        """Running statistics over the problems that closed measured; each is taken in once, when first asked for."""
+        if self._live is None:
+            from stats.live import Live  # noqa: PLC0415 - `list` folds without numpy
+
+            self._live = Live(self.spec.alpha)
+        for closed in self._tallies[self._live.problems :]:
+            self._live.close(closed)
+        return self._live
+
     def _build(self) -> PivotTable:
+        import numpy as np  # noqa: PLC0415 - `list` folds without it
+
+        from stats.table import PivotTable  # noqa: PLC0415 - the same
+
         rows = np.array(self.evidence, dtype=np.int64)
         pivots = self.pivots
         return PivotTable(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sessions.state.columns import COUNTS, VERIFIED, PivotColumns
-from stats.cache import CacheTally
+from stats.cache import CacheTally, FailedCheck
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,13 +20,13 @@ class CacheChecks:
     when their problem closes. A failure is never taken back: a retry after one is a retry.
 
     Attributes:
-        failed: why each failure is one, by (problem, attempt, rollout, position); rollout None, and the event's seq
+        failed: every failure, by (problem, attempt, rollout, position); rollout None, and the event's seq
             for the position, where no single pivot is to blame.
     """
 
     def __init__(self, pivots: PivotColumns) -> None:
         """Count over these pivots."""
-        self.failed: dict[tuple[int, int, int | None, int], str] = {}
+        self.failed: dict[tuple[int, int, int | None, int], FailedCheck] = {}
         self._pivots = pivots
         self._ledger = 0
         self._counts = 0
@@ -35,14 +35,15 @@ class CacheChecks:
     def pivot_failed(self, pivot: Pivot) -> None:
         """A pivot was recorded as failed; its CacheFailure, if there was one, is the same failure."""
         key = (pivot.problem, pivot.attempt, pivot.rollout, pivot.position)
-        self.failed.setdefault(key, pivot.cache.reason)
+        self.failed.setdefault(key, FailedCheck(*key, pivot.cache.reason))
 
     def failure(self, event: CacheFailure) -> None:
         """A request failed; several of one pivot are one failure."""
-        known = event.rollout is not None and event.position is not None
-        place = event.position if known and event.position is not None else event.seq
-        key = (event.problem, event.attempt, event.rollout if known else None, place)
-        self.failed.setdefault(key, event.reason)
+        one = event.rollout is not None and event.position is not None
+        rollout, position = (event.rollout, event.position) if one else (None, None)
+        key = (event.problem, event.attempt, rollout, event.seq if position is None else position)
+        facts = (event.reason, event.stage, event.request, event.expected, event.found)
+        self.failed.setdefault(key, FailedCheck(event.problem, event.attempt, rollout, position, *facts))
 
     def settle(self, rows: Iterable[int]) -> None:
         """The problem of these pivots closed."""
@@ -65,7 +66,7 @@ class CacheChecks:
             not_instrumented=unknown + self._unknown,
             ledger=ledger,
             counts=counts,
-            failures=tuple(_sentence(*key, reason) for key, reason in self.failed.items()),
+            failures=tuple(self.failed.values()),
         )
 
     def _count(self, rows: Iterable[int]) -> tuple[int, int, int]:
@@ -79,9 +80,3 @@ class CacheChecks:
             else:
                 ledger += 1
         return ledger, counts, unknown
-
-
-def _sentence(problem: int, attempt: int, rollout: int | None, position: int, reason: str) -> str:
-    again = f", attempt {attempt + 1}" if attempt > 0 else ""  # people count from 1
-    where = f", rollout {rollout}, position {position}" if rollout is not None else ""
-    return f"problem {problem}{again}{where}: {reason or 'cache check failed'}"

@@ -10,9 +10,8 @@ from array import array
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
-import numpy as np
-
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
     from sessions.events import Pivot, Probe
@@ -173,6 +172,8 @@ class PivotColumns:
 
         NaN where either probe is absent. Differences of float32 values, taken in float64 as the published records do.
         """
+        import numpy as np  # noqa: PLC0415 - `list` folds without it
+
         exact1 = self.reals("probe_exact1_actual", "probe_exact1_alternative")
         exact2 = self.reals("probe_exact2_actual", "probe_exact2_alternative")
         refeed = self.reals("probe_refeed_actual", "probe_refeed_alternative")
@@ -180,6 +181,8 @@ class PivotColumns:
 
     def deltas(self) -> NDArray[np.float64]:
         """Larger of a comparison's two arm deltas, nats, float64 [rows, 2]; an import's own figure where it has one."""
+        import numpy as np  # noqa: PLC0415 - `list` folds without it
+
         given = self.reals("given_delta_exact2", "given_delta_refeed")
         largest: NDArray[np.float64] = self.arm_deltas().max(axis=2)  # NaN where either arm is
         return np.where(np.isnan(given), largest, given)
@@ -188,16 +191,33 @@ class PivotColumns:
         """One integer, without copying the columns."""
         return self._whole[row * len(WHOLE) + WHOLE[name]]
 
-    def nets(self, rows: list[int]) -> NDArray[np.int64]:
-        """Net counts of some rows, int64 [rows, 3], by pass."""
-        first = WHOLE["net_exact1"]
-        width = len(WHOLE)
-        found = [self._whole[row * width + first : row * width + first + 3] for row in rows]
-        return np.array(found, dtype=np.int64).reshape(-1, 3)
+    def nets(self, row: int) -> tuple[int, int, int]:
+        """Net counts of one row: exact-1, exact-2, re-feed."""
+        first = row * len(WHOLE) + WHOLE["net_exact1"]
+        one, two, three = self._whole[first : first + 3]
+        return one, two, three
+
+    def append_nets(self, problem: int, attempt: int, place: tuple[int, int], nets: tuple[int, int, int]) -> int:
+        """Add a row of which nothing else is known, as a summary keeps it, and return it.
+
+        Args:
+            problem: task index.
+            attempt: at that problem.
+            place: rollout and position.
+            nets: by pass.
+        """
+        known = {"problem": problem, "attempt": attempt, "rollout": place[0], "position": place[1]}
+        known |= zip(("net_exact1", "net_exact2", "net_refeed"), nets, strict=True)
+        self._whole.extend(known.get(name, UNKNOWN) for name in WHOLE)
+        self._real.extend([_NAN] * len(REAL))
+        self.texts.append(("", ""))
+        return len(self.texts) - 1
 
     def _arrays(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Copies, made once for each length: a view would forbid the arrays to grow."""
         if self._tables is None or self._tables[0] != len(self):
+            import numpy as np  # noqa: PLC0415 - `list` folds without it
+
             whole = np.array(self._whole, dtype=np.int64).reshape(-1, len(WHOLE))
             real = np.array(self._real, dtype=np.float64).reshape(-1, len(REAL))
             for table in (whole, real):

@@ -26,7 +26,6 @@ from sessions.events import (
 from sessions.state.campaign import CampaignState
 from sessions.state.consistent import require_consistent
 from sessions.state.rows import Current, ProblemRow, Run
-from stats.live import Live
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -38,7 +37,7 @@ CLOSING: Final = "closing"
 
 def new_state(spec: CampaignSpec) -> CampaignState:
     """State of a campaign before its first event."""
-    return CampaignState(spec=spec, live=Live(spec.alpha))
+    return CampaignState(spec=spec)
 
 
 def fold(state: CampaignState, event: Event) -> None:
@@ -97,7 +96,7 @@ def _wave_planned(state: CampaignState, event: WavePlanned) -> None:
         if row is not None:
             _update(state, replace(row, stage="trunks"))
     first = event.problems[0] if event.problems else None
-    state.current = Current(stage="trunks", problem=first, since=event.mono)
+    state.current = Current(stage="trunks", problem=first, problems=event.problems, since=event.mono)
 
 
 def _row(state: CampaignState, problem: int, attempt: int) -> ProblemRow | None:
@@ -134,10 +133,14 @@ def _trunks_done(state: CampaignState, event: TrunksDone) -> None:
 
 
 def _pass_started(state: CampaignState, event: PassStarted) -> None:
-    row = _row(state, event.problem, event.attempt)
-    if row is not None:
-        _update(state, replace(row, stage=event.name))
-    state.current = Current(stage=event.name, problem=event.problem, since=event.mono, total=event.requests)
+    problems = event.problems or (event.problem,)
+    for problem in problems:
+        row = _row(state, problem, event.attempt)
+        if row is not None:
+            _update(state, replace(row, stage=event.name))
+    state.current = Current(
+        stage=event.name, problem=event.problem, problems=problems, since=event.mono, total=event.requests
+    )
 
 
 def _progress(state: CampaignState, event: Progress) -> None:
@@ -145,6 +148,7 @@ def _progress(state: CampaignState, event: Progress) -> None:
     state.current = Current(
         stage=event.stage,
         problem=event.problem,
+        problems=state.current.problems if same else (),
         since=state.current.since if same else event.mono,
         done=event.done,
         total=event.total,
@@ -215,6 +219,7 @@ def _problem_closed(state: CampaignState, event: ProblemClosed) -> None:
         outcome=event.outcome,
         tally=found,
         seconds=event.seconds,
+        batch=event.batch,
         closed_at=event.mono,
         texts=(event.texts, event.texts_sha256),
         reason=event.reason,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from sessions.events import Outcome, PassEnded, Trunk
-from stats.live import ProblemTally
+from stats.counts import ProblemTally
 
 if TYPE_CHECKING:
     from sessions.events import EngineReady, Opened
@@ -33,7 +33,8 @@ class ProblemRow(msgspec.Struct, frozen=True, kw_only=True):
         failed: of these, pivots that failed their cache checks.
         outcome: None while it is open.
         tally: what its evidence says; None unless it closed measured.
-        seconds: of its passes; 0 while it is open.
+        seconds: of its group's passes; 0 while it is open.
+        batch: problems in that group.
         closed_at: monotonic seconds of the run at which it closed.
         texts: name and hash of its side file; empty when there is none.
         reason: why it was dropped or screened out.
@@ -53,6 +54,7 @@ class ProblemRow(msgspec.Struct, frozen=True, kw_only=True):
     outcome: Outcome | None = None
     tally: ProblemTally | None = None
     seconds: float = 0.0
+    batch: int = 1
     closed_at: float | None = None
     texts: tuple[str, str] = ("", "")
     reason: str = ""
@@ -64,6 +66,7 @@ class Current(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         stage: "loading", "trunks", a pass's name, "between" problems, "paused", "closing" the engine, or "ended".
         problem: task index; None while loading, between problems, paused, closing and ended.
+        problems: of the group or wave that is served; empty where only `problem` is.
         since: monotonic seconds of the run at which the stage began.
         done: requests finished.
         total: requests submitted; 0 when not known.
@@ -77,6 +80,7 @@ class Current(msgspec.Struct, frozen=True, kw_only=True):
 
     stage: str = "loading"
     problem: int | None = None
+    problems: tuple[int, ...] = ()
     since: float = 0.0
     done: int = 0
     total: int = 0

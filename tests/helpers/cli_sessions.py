@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sessions.disk.journal import Journal
-from sessions.disk.store import Store
 from sessions.events import Ended
 from sessions.spec import CampaignSpec, register
+from sessions.store import Store
 from tests.helpers.session_events import closed, engine_ready, opened, pivot, trunks_done
 
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from sessions.disk.store import SessionFolder
     from sessions.events import Event
+    from sessions.store import SessionFolder
 
 REPO = Path(__file__).resolve().parents[2]
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import numpy as np
 
 from sessions.disk.journal import Journal
-from sessions.disk.store import SessionFolder, Store
 from sessions.events import (
     Arm,
     CacheProof,
@@ -34,6 +33,7 @@ from sessions.events import (
     WavePlanned,
 )
 from sessions.spec import CampaignSpec, register
+from sessions.store import SessionFolder, Store
 from tests.helpers.published import ARMS, over_k, published_folder
 from tests.helpers.session_events import cache_failure, trunks_done
 

@@ -6,7 +6,7 @@ import contextlib
 import fcntl
 import os
 import time
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from tui.dashboard.app import RefeedApp
 from tui.dashboard.screens.campaign import CampaignScreen
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     from textual.pilot import Pilot
 
-    from sessions.disk.store import SessionFolder
+    from sessions.store import SessionFolder
+    from tui.viewer.session import LiveSession
 
 PATIENCE: Final = 40.0
 
@@ -25,6 +26,12 @@ def screen_text(app: RefeedApp) -> str:
     """Every cell of the screen, as lines."""
     strips = app.screen._compositor.render_strips()
     return "\n".join("".join(segment.text for segment in strip) for strip in strips)
+
+
+def session_of(app: RefeedApp) -> LiveSession:
+    """The session that the campaign's screen shows."""
+    assert app.campaign is not None
+    return app.campaign.session
 
 
 @contextlib.contextmanager
@@ -46,7 +53,7 @@ async def opened(
     *,
     ascii_only: bool = False,
     speed: float = 1.0,
-) -> AsyncIterator[tuple[RefeedApp, Pilot[int]]]:
+) -> AsyncIterator[tuple[RefeedApp, Pilot[Any]]]:
     """A dashboard on a session, read to its end and painted."""
     app = RefeedApp(folder, mode=mode, ascii_only=ascii_only, speed=speed)
     async with app.run_test(size=size, notifications=True) as pilot:
@@ -55,7 +62,7 @@ async def opened(
         yield app, pilot
 
 
-async def when(pilot: Pilot[int], holds: Callable[[], bool], otherwise: Callable[[], str]) -> None:
+async def when(pilot: Pilot[Any], holds: Callable[[], bool], otherwise: Callable[[], str]) -> None:
     """Wait until something holds, as long as a busy machine may need; what to say when it never does."""
     deadline = time.monotonic() + PATIENCE
     while not holds():
@@ -63,13 +70,13 @@ async def when(pilot: Pilot[int], holds: Callable[[], bool], otherwise: Callable
         await pilot.pause(0.02)
 
 
-async def until(app: RefeedApp, pilot: Pilot[int], said: str) -> str:
+async def until(app: RefeedApp, pilot: Pilot[Any], said: str) -> str:
     """Wait until the screen says something; the whole screen then."""
     await when(pilot, lambda: said in screen_text(app), lambda: f"{said!r} did not appear:\n{screen_text(app)}")
     return screen_text(app)
 
 
-async def settle(app: RefeedApp, pilot: Pilot[int]) -> None:
+async def settle(app: RefeedApp, pilot: Pilot[Any]) -> None:
     """Wait until the journal is read and the screen shows it."""
 
     def settled() -> bool:

@@ -11,8 +11,8 @@ from sessions.disk.journal import read
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sessions.disk.store import SessionFolder
     from sessions.events import AnyEvent
+    from sessions.store import SessionFolder
 
 
 def events_of(session: SessionFolder) -> list[AnyEvent]:

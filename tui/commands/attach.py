@@ -27,7 +27,7 @@ def attach_command(session: str | None, plain: bool, refresh: Refresh, ascii_onl
     Off a terminal: its progress in lines, then its report, and the campaign's exit code. Leaving, or Ctrl-C, leaves the
     campaign alone.
     """
-    from sessions.disk.store import Store  # noqa: PLC0415 - `--help` need not load it
+    from sessions.store import Store  # noqa: PLC0415 - `--help` need not load it
     from tui.commands.display import watch  # noqa: PLC0415 - numpy comes with it
 
     store = Store()
@@ -50,7 +50,7 @@ def replay_command(session: str, speed: float | None, plain: bool, refresh: Refr
 
     In plain lines it does not wait unless --speed is given.
     """
-    from sessions.disk.store import Store  # noqa: PLC0415 - `--help` need not load it
+    from sessions.store import Store  # noqa: PLC0415 - `--help` need not load it
     from tui.commands.display import replay  # noqa: PLC0415 - numpy comes with it
 
     return replay(Store().find(session), plain=plain, speed=speed, refresh=refresh, ascii_only=ascii_only)

@@ -14,7 +14,6 @@ class Command(click.Command):
     """A subcommand whose help ends with examples."""
 
     def __init__(self, name: str | None, *, examples: Sequence[str] = (), **settings: Any) -> None:
-        """Make it; every subcommand takes `--debug`, which `tui.cli` looks for."""
         params = [*settings.pop("params", ()), debug_option()]
         super().__init__(name, params=params, **settings)
         self.examples = tuple(examples)

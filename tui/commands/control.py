@@ -3,36 +3,31 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from sessions.disk.store import Store
 from sessions.errors import RefeedError
+from sessions.store import Store
 from tui import errors
 from tui.commands.base import Command, session_argument
 from tui.console import say
-from tui.plaintext import one_line
 from tui.setup.launching import start
 
 if TYPE_CHECKING:
     from engine.worker.supervisor import How
+    from sessions.disk import requests
     from sessions.disk.hooks import Change
-    from sessions.disk.store import SessionFolder
-
-Ask = Literal["abort", "pause", "resume"]
+    from sessions.store import SessionFolder
 
 ABORT_SECONDS: Final = 60.0
 POLL: Final = 0.1
 
 
-def _send(folder: SessionFolder, what: Ask) -> None:
+def _send(folder: SessionFolder, what: requests.Command) -> None:
     from engine.worker.supervisor import send  # noqa: PLC0415 - `--help` need not load it
 
-    answer = send(folder, what)
-    if not answer.ok:
-        raise RefeedError("failed", f"the worker of {folder.id} refused to {what}: {one_line(answer.text)}")
-    say(f"session {folder.id}: {one_line(answer.text)}")
+    say(f"session {folder.id}: {send(folder, what)}")
 
 
 @click.command(
@@ -71,7 +66,7 @@ def _last_resort(folder: SessionFolder) -> str:
 def _there(folder: SessionFolder) -> bool:
     """Whether a session's worker holds its lock or, having let go of it, still gives back what its engine took."""
     run = folder.run()
-    return folder.live() or (run is not None and run.alive())
+    return folder.live() or (run is not None and (run.alive() or (run.elsewhere() and not folder.summary().ended)))
 
 
 @click.command(

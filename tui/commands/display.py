@@ -11,11 +11,11 @@ from sessions.disk.journal import read
 from sessions.report.audit import Session, audit
 from tui import errors
 from tui.console import say, show
-from tui.viewer.narrator import Teller, parting
 from tui.viewer.plain import PlainFollower
+from tui.viewer.session import LiveSession, detached
 
 if TYPE_CHECKING:
-    from sessions.disk.store import SessionFolder
+    from sessions.store import SessionFolder
 
 Refresh = Literal["normal", "slow"]
 
@@ -74,16 +74,16 @@ def replay(
 
         pace = 1.0 if speed is None else speed
         return run_dashboard(folder, mode="replay", speed=pace, refresh=refresh, ascii=ascii_only)
-    teller = Teller(folder.spec())
+    session = LiveSession.of(folder, "replay")
     before = 0.0
-    reading = read(folder.journal_path, folder.registration().digest)
+    reading = read(folder.journal_path, session.registration.digest)
     for event in reading:
         if speed is not None and event.mono > before:
             time.sleep((event.mono - before) / speed)
         before = event.mono
-        for line in teller.hear(event):
+        for line in session.add(event):
             say(line)
-    _report(Session(folder, teller.state, reading.torn))
+    _report(Session(folder, session.state, reading.torn))
     return errors.DONE
 
 
@@ -92,10 +92,10 @@ def _follow(folder: SessionFolder) -> int:
     try:
         code = follower.run()
     except KeyboardInterrupt:
-        if follower.teller.state.ended is None:
+        if follower.session.state.ended is None:
             _say_detached(folder, follower)
         raise
-    _report(Session(folder, follower.teller.state, follower.torn))
+    _report(Session(folder, follower.session.state, follower.torn))
     follower.say_end()
     return code
 
@@ -111,5 +111,5 @@ def _report(session: Session) -> None:
 
 def _say_detached(folder: SessionFolder, follower: PlainFollower) -> None:
     say()
-    for line in parting(folder.id, paused=follower.teller.state.paused, host=follower.worker.host):
+    for line in detached(folder.id, paused=follower.session.state.paused):
         say(line)

@@ -6,10 +6,10 @@ from dataclasses import asdict
 
 import click
 
+from sessions.text import one_line
 from tui import errors
 from tui.commands.base import Command, json_option
 from tui.console import say, say_json
-from tui.plaintext import one_line
 
 
 @click.command(

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
+from sessions.text import one_line
 from tui.commands.base import Command, json_option, session_argument
 from tui.console import say, say_json, warn
-from tui.plaintext import one_line
 
 
 @click.command(
@@ -33,8 +33,8 @@ def export_command(session: str, formats: str, out: Path | None, anonymous: bool
     Several formats are separated by commas; files of the same name are replaced. What limits the session's numbers is
     said on stderr as well, for tables hold data alone.
     """
-    from sessions.disk.store import Store  # noqa: PLC0415 - `--help` need not load it
     from sessions.exchange.export import export  # noqa: PLC0415 - numpy comes with it
+    from sessions.store import Store  # noqa: PLC0415 - `--help` need not load it
 
     folder = Store().find(session)
     wanted = [name.strip() for name in formats.split(",") if name.strip()]

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sessions.disk.store import Store
 from sessions.errors import RefeedError
+from sessions.store import Store
+from sessions.text import one_line
 from stats.words import count
 from tui.commands.base import Command, json_option
 from tui.console import say, say_json, warn
-from tui.plaintext import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sessions.disk.store import SessionFolder
+    from sessions.store import SessionFolder
 
 
 @click.command(

@@ -11,10 +11,10 @@ import msgspec
 from sessions.disk.hooks import OnEvent
 from sessions.numbers import rough
 from sessions.spec import CampaignSpec
+from sessions.text import one_line
 from tui import errors
 from tui.commands.base import Command, ascii_option, json_option, plain_option, refresh_option
 from tui.console import say, say_json, warn
-from tui.plaintext import one_line
 from tui.setup.launching import create, registered, start, teller
 from tui.setup.options import combine, options, to_toml
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from engine.registration import Estimate
-    from sessions.disk.store import SessionFolder
     from sessions.spec import Registration
+    from sessions.store import SessionFolder
     from tui.commands.display import Refresh
     from tui.setup.options import Asked
 

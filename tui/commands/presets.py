@@ -10,9 +10,9 @@ import click
 
 from sessions.presets import PRESETS
 from sessions.spec import CampaignSpec
+from sessions.text import one_line
 from tui.commands.base import Command, json_option
 from tui.console import say, say_json
-from tui.plaintext import one_line
 from tui.setup.options import toml_value
 
 NAMES: Final = 21

@@ -26,8 +26,8 @@ def command(session: tuple[str, ...], pool: bool, against: str | None, as_json: 
 
     Several sessions stand side by side, or count as one with --pool (the same settings but for the window of problems).
     """
-    from sessions.disk.store import Store  # noqa: PLC0415 - `--help` need not load it
     from sessions.report.audit import Session, audit  # noqa: PLC0415 - numpy is loaded only for a session that exists
+    from sessions.store import Store  # noqa: PLC0415 - `--help` need not load it
 
     store = Store()
     folders = [store.find(selector) for selector in session]

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sessions.disk.journal import Verification
-    from sessions.disk.store import SessionFolder
     from sessions.events import AnyEvent
     from sessions.state.recount import Recount
+    from sessions.store import SessionFolder
 
 SHOWN: Final = 5
 NAME_LIMIT: Final = 60
@@ -41,9 +41,9 @@ def command(session: str, as_json: bool) -> None:
     It detects corruption and careless edits, not forgery: who can write the files can write a new chain.
     """
     from sessions.disk.journal import read, verify  # noqa: PLC0415 - `--help` need not load it
-    from sessions.disk.store import Store  # noqa: PLC0415 - the same
-    from sessions.disk.summary import recheck  # noqa: PLC0415 - the same
     from sessions.state.recount import recount  # noqa: PLC0415 - the same
+    from sessions.state.summary import witness  # noqa: PLC0415 - the same
+    from sessions.store import Store  # noqa: PLC0415 - the same
 
     folder = Store().find(session)
     registration = folder.registration()
@@ -57,7 +57,7 @@ def command(session: str, as_json: bool) -> None:
         )
     events = _told(read(folder.journal_path, registration.digest), found.events, f"session {folder.id}")
     counted = recount(events, folder.texts_path, k)
-    cache = recheck(folder.summary_path, folder.journal_path, registration.digest)
+    cache = witness(folder.summary_path, folder.journal_path, registration.digest, registration.campaign())
     notes = list(_notes(found, counted, cache))
     if as_json:
         said = _document(folder, found, counted)

@@ -1,4 +1,4 @@
-"""The dashboard: opens a session or the home screen, owns themes, signals, commands to workers and what `q` says."""
+"""The dashboard: opens a session or the home screen, owns themes, signals and commands to workers."""
 
 from __future__ import annotations
 
@@ -14,16 +14,15 @@ from textual.binding import Binding
 from textual.scrollbar import ScrollBar, ScrollBarRender
 
 from sessions.errors import RefeedError
+from sessions.text import one_line
 from tui.dashboard import terminal as clipboard
-from tui.dashboard.screens import dialogs as help_view
+from tui.dashboard.screens import dialogs
 from tui.dashboard.screens.campaign import CampaignScreen
-from tui.dashboard.screens.dialogs import Ask, Confirm, Text
+from tui.dashboard.screens.dialogs import Text
 from tui.dashboard.screens.replay import ReplayScreen
 from tui.dashboard.style import ASCII, DARK, LIGHT, THEMES, UNICODE, wants_ascii
 from tui.dashboard.terminal import end_for_sure, handle_signals, notification, watch_tty
-from tui.plaintext import one_line
-from tui.viewer.narrator import REASON_LIMIT, parting
-from tui.viewer.session import Watched, unseen
+from tui.viewer.session import LiveSession, Parting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -31,8 +30,8 @@ if TYPE_CHECKING:
     from textual.app import SystemCommand
     from textual.screen import Screen
 
-    from engine.worker.controlsocket import Command
-    from sessions.disk.store import SessionFolder
+    from sessions.store import SessionFolder
+    from tui.dashboard.services import Command
     from tui.dashboard.style import Glyphs
 
 Mode = Literal["attach", "replay", "home"]
@@ -47,13 +46,12 @@ class AsciiBars(ScrollBarRender):
     HORIZONTAL_BARS: ClassVar[list[str]] = [" "] * 8
 
 
-class RefeedApp(App[int]):
+class RefeedApp(App[Parting]):
     """The dashboard.
 
     Attributes:
         glyphs: marks that this terminal can show.
         slow: whether everything runs at half rate, for bad links.
-        watched: the session on the bottom screen; None on the home screen.
     """
 
     CSS_PATH = Path(__file__).with_name("app.tcss")  # whichever module a subclass lives in
@@ -76,7 +74,6 @@ class RefeedApp(App[int]):
         ascii_only: bool | None = None,
         slow: bool = False,
     ) -> None:
-        """Prepare; nothing is read before it runs."""
         super().__init__()
         self.glyphs: Glyphs = ASCII if (wants_ascii() if ascii_only is None else ascii_only) else UNICODE
         ScrollBar.renderer = AsciiBars if self.glyphs.ascii_only else ScrollBarRender
@@ -88,7 +85,6 @@ class RefeedApp(App[int]):
         self.mode = mode
         self.speed = speed
         self.folder = folder
-        self.watched: Watched | None = None
         self._restore: Callable[[], None] | None = None
         self._stop = threading.Event()
 
@@ -114,10 +110,9 @@ class RefeedApp(App[int]):
         Raises:
             RefeedError: its spec cannot be read.
         """
-        watched = Watched.of(folder, mode)
-        self.watched = watched
+        session = LiveSession.of(folder, mode)
         replay = mode == "replay"
-        self.push_screen(ReplayScreen(watched, speed=speed) if replay else CampaignScreen(watched))
+        self.push_screen(ReplayScreen(session, speed=speed) if replay else CampaignScreen(session))
 
     def on_unmount(self) -> None:
         """Give signals back."""
@@ -128,18 +123,29 @@ class RefeedApp(App[int]):
     # Ends
 
     def _signalled(self, code: int) -> None:
-        self.exit(code, return_code=code)
+        self.exit(Parting(exit_code=code), return_code=code)
 
     def _hung_up(self) -> None:
         end_for_sure(SIGHUP)
         self.call_from_thread(self._signalled, SIGHUP)
 
     def action_leave(self) -> None:
-        """Leave; a running campaign goes on."""
-        self.exit(0)
+        """Leave with the last words of the session that is shown; a running campaign goes on."""
+        shown = self.campaign
+        self.exit(Parting() if shown is None else shown.session.parting())
+
+    async def action_quit(self) -> None:
+        """Leave in the same way by Textual's own key and palette entry."""
+        self.action_leave()
+
+    @property
+    def campaign(self) -> CampaignScreen | None:
+        """The session's screen, also below a dialog or the inspector; None on the home screen."""
+        screens = (screen for screen in reversed(self.screen_stack) if isinstance(screen, CampaignScreen))
+        return next(screens, None)
 
     def action_home(self) -> None:
-        """All sessions; the one that was watched goes on."""
+        """All sessions; a campaign that was shown goes on."""
         if isinstance(self.screen, CampaignScreen):
             if self.mode == "home":
                 self.pop_screen()
@@ -173,37 +179,22 @@ class RefeedApp(App[int]):
         if text and self._driver is not None and not self.is_headless:
             self._driver.write(notification(text))
 
-    def ask(self, question: str, then: Callable[[str | None], None], value: str = "") -> None:
-        """Ask for a line of text."""
-        self.push_screen(Ask(question, value), then)
-
-    def confirm_abort(self, watched: Watched) -> None:
-        """Ask once before aborting, naming what is lost."""
-
-        def answered(yes: bool | None) -> None:
-            if yes:
-                self.command(watched, "abort")
-
-        self.push_screen(Confirm(help_view.abort_question(watched)), answered)
-
     @work(thread=True, group="command")
-    def command(self, watched: Watched, name: Command) -> None:
+    def command(self, folder: SessionFolder, name: Command) -> None:
         """Send a command to the session's worker and say what it answered."""
         from engine.worker.supervisor import send  # noqa: PLC0415  (only a command needs it)
 
         try:
-            answer = send(watched.folder, name)
+            said = send(folder, name)
         except RefeedError as error:
             self.call_from_thread(self.notify, one_line(str(error)), severity="error", markup=False)
         else:
-            severity: Literal["information", "warning"] = "information" if answer.ok else "warning"
-            text = one_line(answer.text) or f"{name}: taken"
-            self.call_from_thread(self.notify, text, severity=severity, markup=False)
+            self.call_from_thread(self.notify, said, markup=False)
 
     def action_help(self) -> None:
         """Show the keys."""
-        replay = self.watched is not None and self.watched.mode == "replay"
-        self.push_screen(Text(help_view.keys(replay=replay)))
+        replay = isinstance(self.campaign, ReplayScreen)
+        self.push_screen(Text(dialogs.keys(replay=replay)))
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """Commands of the palette."""
@@ -211,7 +202,7 @@ class RefeedApp(App[int]):
 
         yield from super().get_system_commands(screen)
         if isinstance(screen, CampaignScreen):
-            for number, title in enumerate(help_view.PANELS, start=1):
+            for number, title in enumerate(dialogs.PANELS, start=1):
 
                 def show(number: int = number) -> None:
                     screen.call_later(screen.action_panel, number)
@@ -225,26 +216,6 @@ def _home() -> Screen[None]:
     from tui.dashboard.screens.home import HomeScreen  # noqa: PLC0415  (attaching need not wait for reports and exports)
 
     return HomeScreen()
-
-
-def parting_words(watched: Watched) -> str:
-    """What the shell shows after the dashboard was left.
-
-    How to come back to a campaign that goes on; or how one ended whose end was watched.
-    """
-    session, state = watched.folder.id, watched.state
-    if watched.mode == "replay":
-        return ""
-    if watched.live and state.ended is None:
-        return "".join(f"{line}\n" for line in parting(session, paused=state.paused, host=watched.away))
-    if not watched.was_live:
-        return ""
-    if watched.away:
-        return f"session {session} is not seen any more: {unseen(watched.away)}.\n"
-    if state.ended is None:
-        return f"session {session} was interrupted: its worker died.\n  go on:      refeed-tui resume {session}\n"
-    report = f"  report:     refeed-tui report {session}\n" if state.measured else ""
-    return f"session {session} {state.ended.state}: {one_line(state.ended.reason, REASON_LIMIT)}\n{report}"
 
 
 def run_dashboard(
@@ -265,24 +236,16 @@ def run_dashboard(
         refresh: "slow" halves all rates.
 
     Returns:
-        exit code: 128 + n after a signal; the run's own when its end was watched live; else 0.
+        exit code: 128 + n after a signal; the run's own when its end was shown as it came; else 0.
 
     Raises:
         RefeedError: the session cannot be opened.
         Exception: whatever broke the dashboard, for the command to report.
     """
     app = RefeedApp(folder, mode=mode, speed=speed, ascii_only=ascii, slow=refresh == "slow")
-    code = app.run(mouse=os.environ.get("REFEED_TUI_MOUSE", "1") != "0")
+    parting = app.run(mouse=os.environ.get("REFEED_TUI_MOUSE", "1") != "0")
     if app.error is not None:
         raise app.error
-    if code is not None and code != 0:
-        return code
-    watched = app.watched
-    if watched is None:
-        return 0
-    words = parting_words(watched)
-    if words:
-        sys.stdout.write(words)
-    if watched.was_live and watched.state.ended is not None:
-        return watched.state.ended.exit_code
-    return 0
+    if parting is not None and parting.words:
+        sys.stdout.write(f"{parting.words}\n")
+    return 0 if parting is None else parting.exit_code

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from sessions.disk.files import write_atomic
-from sessions.disk.store import home
+from sessions.disk.folder import home
 from sessions.events import CacheFailure, Ended
-from tui.plaintext import one_line
+from sessions.text import one_line
 from tui.viewer.session import process, process_name
 
 if TYPE_CHECKING:

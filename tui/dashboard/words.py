@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from rich.cells import cell_len, set_cell_size
 
 from sessions.numbers import clock
-from tui.plaintext import one_line
+from sessions.text import one_line
+from tui.viewer.narrator import seconds_left
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sessions.state.campaign import CampaignState
     from tui.dashboard.style import Glyphs, Ink, Line, Span
-    from tui.viewer.session import Watched
+    from tui.viewer.session import LiveSession
 
 
 class Status(NamedTuple):
@@ -37,7 +38,6 @@ STATUS: Final[dict[str, Status]] = {
     "unseen": Status("NOT SEEN", "warn"),
     "imported": Status("IMPORTED", "accent"),
 }
-ENOUGH_TO_EXTRAPOLATE: Final = 2
 SHORTEST_CUT: Final = 8
 
 
@@ -76,36 +76,15 @@ def machine_word(state: CampaignState) -> str:
     return "machine" if engine == "embedded" or on_processor else "GPU"
 
 
-def elapsed(watched: Watched) -> float:
+def elapsed(session: LiveSession) -> float:
     """Seconds that workers ran, up to now."""
-    return watched.state.seconds + watched.waited
+    return session.state.seconds + session.waited
 
 
-def seconds_left(watched: Watched) -> float | None:
-    """Seconds to the registered end at this run's pace; None before two problems of this run closed, or when done."""
-    state, spec = watched.state, watched.spec
-    working = watched.status in {"running", "paused"}
-    if not working or state.imported or not state.runs or state.runs[-1].engine is None:
-        return None
-    attempt = next((row.attempt for row in reversed(state.problems.values())), 0)
-    closings = [
-        row.closed_at
-        for row in state.problems.values()
-        if row.outcome == "measured" and row.attempt == attempt and row.closed_at is not None
-    ]
-    left = spec.problems - len(state.measured)
-    if len(closings) < ENOUGH_TO_EXTRAPOLATE or left <= 0:
-        return None
-    busy = max(closings) - _ready_at(state)
-    if busy <= 0:
-        return None
-    since = max(0.0, state.mono + watched.waited - max(closings))
-    return max(0.0, left * busy / len(closings) - since)
-
-
-def _ready_at(state: CampaignState) -> float:
-    engine = state.runs[-1].engine
-    return 0.0 if engine is None else engine.mono
+def time_left(session: LiveSession) -> float | None:
+    """Seconds to the registered end while a worker works; None when that is not known."""
+    working = session.status in {"running", "paused"}
+    return seconds_left(session.state, session.waited) if working else None
 
 
 def money(amount: float) -> str:

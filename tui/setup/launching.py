@@ -7,11 +7,11 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from sessions.disk.hooks import keep
-from sessions.disk.store import Store
 from sessions.errors import RefeedError
 from sessions.spec import register
+from sessions.store import Store
+from sessions.text import one_line
 from tui.console import say
-from tui.plaintext import one_line
 from tui.setup.options import DIGESTS
 
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from engine.worker.supervisor import How
     from sessions.disk.hooks import OnEvent
-    from sessions.disk.store import SessionFolder
     from sessions.spec import CampaignSpec, Registration
+    from sessions.store import SessionFolder
     from tui.setup.options import Asked
 
 

@@ -1,11 +1,10 @@
 """Every field of the spec as a flag, and the spec that preset, file and flags make together.
 
-The flags are read off `CampaignSpec`: its fields, their types, and the lines of its docstring as help.
+The flags are read off `CampaignSpec`: its fields, their types, and the help that they carry.
 """
 
 from __future__ import annotations
 
-import re
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +14,8 @@ import click
 import msgspec
 
 from sessions.errors import RefeedError
-from sessions.spec import CampaignSpec, from_fields
-from tui.plaintext import one_line
+from sessions.spec import CampaignSpec, described, from_fields
+from sessions.text import one_line, toml_string
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,15 +42,12 @@ def flag(field: str) -> str:
 
 
 def field_help() -> dict[str, str]:
-    """What each field means, from the Attributes section of the spec's docstring."""
-    found = re.findall(r"^\s+(\w+): (.+)$", CampaignSpec.__doc__ or "", flags=re.MULTILINE)
-    return {name: text[0].upper() + text[1:] for name, text in found}
+    """What each field means."""
+    return {field.name: field.help for field in described()}
 
 
 def _click_settings(kind: msgspec.inspect.Type) -> dict[str, Any]:
     """How click shall read a field of this type; nothing for booleans, which are switches."""
-    if isinstance(kind, msgspec.inspect.UnionType):
-        (kind,) = (part for part in kind.types if not isinstance(part, msgspec.inspect.NoneType))
     match kind:
         case msgspec.inspect.BoolType():
             return {}
@@ -78,19 +74,15 @@ def shown(value: object) -> str:
 
 def options() -> list[click.Option]:
     """One option for each field of the spec, in its order; not given means None, whatever the field's default is."""
-    info = msgspec.inspect.type_info(CampaignSpec)
-    if not isinstance(info, msgspec.inspect.StructType):
-        raise TypeError(f"CampaignSpec is a {type(info).__name__}, not a struct")
-    texts = field_help()
     made = []
-    for field in info.fields:
+    for field in described():
         if field.name in DIGESTS:
             continue
-        settings = _click_settings(field.type)
+        settings = _click_settings(field.kind)
         declaration = flag(field.name)
         if not settings:
             declaration = f"{declaration}/--no-{declaration.removeprefix('--')}"
-        text = f"{texts.get(field.name, '')} [default: {shown(field.default)}]"
+        text = f"{field.help} [default: {shown(field.default)}]"
         made.append(click.Option([declaration, field.name], default=None, help=text, **settings))
     return made
 
@@ -191,15 +183,6 @@ def toml_value(value: object) -> str:
         case tuple():
             return f"[{', '.join(toml_value(part) for part in value)}]"
         case str():
-            return msgspec.json.encode(value).decode() if value.isprintable() else _toml_escaped(value)
+            return toml_string(value)
         case _:
             return repr(value)
-
-
-def _toml_escaped(value: str) -> str:
-    """A TOML basic string with every character that is not printable as an escape."""
-    parts = [
-        character if character.isprintable() and character not in '"\\' else f"\\U{ord(character):08x}"
-        for character in value
-    ]
-    return f'"{"".join(parts)}"'

@@ -1,8 +1,8 @@
-"""Events in words: the lines that `--plain` prints.
+"""Events in words: the lines that `--plain` prints and the log panel shows.
 
-A `Teller` folds a session's events into its state, like every other viewer. `hear` returns the lines that an event
-deserves at once (a problem closed, a cache failure, a pause); `now` is one line on what is running, for whenever the
-last line is too long ago.
+An `EventNarrator` is told of each event after it was folded into the campaign's state. `lines` returns what the event
+deserves at once (a problem closed, a cache failure, a pause); `current` is one line on what is running, for whenever
+the last line is too long ago.
 """
 
 from __future__ import annotations
@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING, Final
 
 from sessions import events
 from sessions.numbers import clock
-from sessions.state.fold import fold, new_state
+from sessions.text import one_line
 from stats.words import count
-from tui.plaintext import one_line
 
 if TYPE_CHECKING:
     from sessions.events import Event
-    from sessions.spec import CampaignSpec
     from sessions.state.campaign import CampaignState
-    from sessions.state.rows import ProblemRow
+    from sessions.state.rows import Current, ProblemRow
 
 CONSEQUENCE: Final = {
     "abort": "the campaign ends here",
@@ -28,34 +26,23 @@ CONSEQUENCE: Final = {
     "record": "its pivot is recorded and not counted",
 }
 ENOUGH_TO_EXTRAPOLATE: Final = 2
-QUIET: Final = frozenset({"loading", "closing"})  # stages, which `now` tells for as long as they last
+QUIET: Final = frozenset({"loading", "closing"})  # stages, which `current` tells for as long as they last
 REASON_LIMIT: Final = 5_000  # a worker keeps its own below that; a stranger's journal may hold anything
 
 
-class Teller:
-    """Tells one session's events in words.
+class EventNarrator:
+    """Tells one session's events in words; it reads the state and never changes it."""
 
-    Attributes:
-        state: of the campaign, as far as it was heard.
-    """
-
-    def __init__(self, spec: CampaignSpec) -> None:
-        """Start before the first event."""
-        self.state: CampaignState = new_state(spec)
+    def __init__(self, state: CampaignState) -> None:
+        self.state = state
         self._loading = "starting the engine"
-        self._ready_at = 0.0
-        self._measured_before = 0
+        self._last_of_group: int | None = None
 
-    def hear(self, event: Event) -> list[str]:
-        """Fold one event and return the lines it deserves.
-
-        Raises:
-            RefeedError: kind "integrity" when the event contradicts the journal before it.
-        """
-        fold(self.state, event)
+    def lines(self, event: Event) -> list[str]:
+        """Lines that an event deserves, which has been folded into the state already."""
         return [f"[{self._clock()}] {line}" for line in self._lines(event)]
 
-    def now(self, waited: float) -> str:
+    def current(self, waited: float) -> str:
         """What is running, `waited` seconds after the last event."""
         return f"[{self._clock(waited)}] {self._doing()}"
 
@@ -74,7 +61,7 @@ class Teller:
         if now.stage == "between":
             measured = len(self.state.measured)
             return "closing the engine" if measured >= self.state.spec.problems else "between problems"
-        where = "trunks" if now.stage == "trunks" else f"{self._place(now.problem)}{now.stage}"
+        where = "trunks" if now.stage == "trunks" else f"{self._place(now)}{now.stage}"
         if now.total == 0:
             return where
         checks = "" if now.stage == "trunks" else f", {now.verified} verified, {now.failed} failed"
@@ -91,7 +78,6 @@ class Teller:
     @_lines.register
     def _(self, event: events.Opened) -> list[str]:
         self._loading = "starting the engine"
-        self._measured_before = len(self.state.measured)
         if event.source:
             return [f"imported from {one_line(event.source, 60)}"]
         gaps = self.state.gaps()
@@ -100,7 +86,6 @@ class Teller:
 
     @_lines.register
     def _(self, event: events.EngineReady) -> list[str]:
-        self._ready_at = event.mono
         ready = (
             f"engine ready in {event.seconds:.1f} s: {one_line(event.engine, 20)}, {self._model()}, "
             f"{event.num_blocks:,} blocks of {event.block_size} tokens, cache checks by {event.proof}"
@@ -109,6 +94,11 @@ class Teller:
             return [ready]
         names = ", ".join(one_line(name, 30) for name in event.changed)
         return [ready, f"NOTE: the engine's numerics differ from this session's first run: {names}"]
+
+    @_lines.register
+    def _(self, event: events.PassStarted) -> list[str]:
+        self._last_of_group = event.problems[-1] if event.problems else event.problem
+        return []
 
     @_lines.register
     def _(self, event: events.CacheFailure) -> list[str]:
@@ -120,8 +110,12 @@ class Teller:
             reason = f": {one_line(event.reason, 120)}" if event.reason else ""
             return [f"task {event.problem} {event.outcome.replace('-', ' ')}{reason}"]
         place = f"problem {len(self.state.measured)}/{self.state.spec.problems} (task {event.problem})"
-        found = _found(self.state.problems[event.problem])
-        return [f"{place} closed: {found}; {event.seconds:.1f} s{self._left(event.mono)}"]
+        evidence = _evidence(self.state.problems[event.problem])
+        shared = f" for a group of {event.batch}" if event.batch > 1 else ""
+        whole = event.batch == 1 or event.problem == self._last_of_group  # in mid-group the pace is not known
+        left = seconds_left(self.state) if whole else None
+        ahead = "" if left is None else f"; about {clock(left)} left"
+        return [f"{place} closed: {evidence}; {event.seconds:.1f} s{shared}{ahead}"]
 
     @_lines.register
     def _(self, event: events.Paused) -> list[str]:
@@ -148,21 +142,48 @@ class Teller:
         """The registered model; the engine's own word for a bundled one is a path."""
         return one_line(self.state.spec.model or "", 60)
 
-    def _place(self, problem: int | None) -> str:
-        if problem is None:
+    def _place(self, now: Current) -> str:
+        if now.problem is None:
             return ""
-        return f"problem {len(self.state.measured) + 1}/{self.state.spec.problems} (task {problem}) "
-
-    def _left(self, mono: float) -> str:
-        """Time left at this run's pace, once there is a pace."""
-        measured = len(self.state.measured)
-        done, left = measured - self._measured_before, self.state.spec.problems - measured
-        if left <= 0 or done < ENOUGH_TO_EXTRAPOLATE:
-            return ""
-        return f"; about {clock(left * (mono - self._ready_at) / done)} left"
+        return f"{which_problems(self.state, now)} "
 
 
-def _found(row: ProblemRow) -> str:
+def seconds_left(state: CampaignState, waited: float = 0.0) -> float | None:
+    """Seconds to the registered end at the last run's pace, `waited` seconds after the last event.
+
+    None before two problems of that run closed, and when nothing is left.
+    """
+    engine = state.runs[-1].engine if state.runs else None
+    if engine is None or state.imported:
+        return None
+    attempt = next((row.attempt for row in reversed(state.problems.values())), 0)
+    closings = [
+        row.closed_at
+        for row in state.problems.values()
+        if row.outcome == "measured" and row.attempt == attempt and row.closed_at is not None
+    ]
+    left = state.spec.problems - len(state.measured)
+    if len(closings) < ENOUGH_TO_EXTRAPOLATE or left <= 0:
+        return None
+    busy = max(closings) - engine.mono
+    if busy < 0:
+        return None
+    since = max(0.0, state.mono + waited - max(closings))
+    return max(0.0, left * busy / len(closings) - since)
+
+
+def which_problems(state: CampaignState, now: Current) -> str:
+    """The problems whose pass runs: their numbers among the registered ones, then their task indices."""
+    first, problems = len(state.measured) + 1, now.problems or (now.problem,)
+    registered = state.spec.problems
+    if len(problems) == 1:
+        return f"problem {min(first, registered)}/{registered} (task {problems[0]})"
+    last = min(first + len(problems) - 1, registered)
+    tasks = f"{problems[0]} to {problems[-1]}"
+    return f"problems {first} to {last} of {registered} (tasks {tasks})"
+
+
+def _evidence(row: ProblemRow) -> str:
     """What a measured problem's evidence says."""
     failed = f", {row.failed} FAILED" if row.failed > 0 else ""
     if row.tally is None:
@@ -171,25 +192,6 @@ def _found(row: ProblemRow) -> str:
     return (
         f"{count(row.tally.pivots, 'pivot')}{failed}; of {common.n} eligible {common.refeed.disagree} changed sign "
         f"when re-fed, {common.floor.disagree} in the replica"
-    )
-
-
-def parting(session: str, *, paused: bool, host: str = "") -> tuple[str, ...]:
-    """What a shell shows after a viewer left a session whose worker lives on: how to come back, and how to end it.
-
-    Args:
-        session: its id.
-        paused: whether it waits.
-        host: on which it runs, where that is another one; empty otherwise.
-    """
-    stands = "stays paused; its engine and memory stay held (and billed)" if paused else "goes on"
-    there = f"  (on host {host})" if host else ""
-    resume = (f"  go on:      refeed-tui resume {session}{there}",) if paused else ()
-    return (
-        f"session {session} {stands}.",
-        f"  come back:  refeed-tui attach {session}",
-        *resume,
-        f"  stop it:    refeed-tui abort {session}{there}",
     )
 
 

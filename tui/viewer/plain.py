@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Final
 from sessions.disk.files import open_regular
 from sessions.disk.journal import Follower
 from sessions.errors import RefeedError
+from sessions.text import one_line
 from tui import errors
 from tui.console import say, warn
-from tui.plaintext import one_line
-from tui.viewer.narrator import REASON_LIMIT, Teller
-from tui.viewer.session import Worker, unseen
+from tui.viewer.narrator import REASON_LIMIT
+from tui.viewer.session import LiveSession, Worker, unseen
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sessions.disk.store import SessionFolder
+    from sessions.store import SessionFolder
 
 POLL: Final = 0.1
 SILENCE: Final = 1.7  # with one poll more it stays under the promised 2 s
@@ -47,18 +47,13 @@ class PlainFollower:
     """Prints a session's events until its run ends, its worker dies, or somebody interrupts.
 
     Attributes:
-        teller: what was heard so far.
-        worker: whether it lived when it was last asked for, and where.
+        session: what was read so far, and whether a worker lives.
     """
 
     def __init__(self, folder: SessionFolder) -> None:
-        """Prepare to follow; nothing is read yet."""
-        registration = folder.registration()
-        self.folder = folder
-        self.teller = Teller(registration.campaign())
-        self._journal = Follower(folder.journal_path, registration.digest)
+        self.session = LiveSession.of(folder, "attach")
+        self._journal = Follower(folder.journal_path, self.session.registration.digest)
         self._heard_at = self._said_at = time.monotonic()
-        self.worker = Worker()
 
     @property
     def torn(self) -> int:
@@ -77,22 +72,24 @@ class PlainFollower:
                 self._poll()
                 if not live:
                     return self._end()
-                if self.teller.state.ended is not None and time.monotonic() - self._heard_at > LET_GO:
+                if self.session.state.ended is not None and time.monotonic() - self._heard_at > LET_GO:
                     return self._end()
                 self._fill_silence()
                 time.sleep(POLL)
 
     def _live(self) -> bool:
         """Whether a worker runs, here or on a host whose lock is not seen here."""
-        before, self.worker = self.worker, Worker.of(self.folder)
-        if self.worker.live and self.worker.host and not before.host:
-            self._say(f"runs on host {self.worker.host}; pause, resume and abort have to be asked there")
-        return self.worker.live
+        known = self.session.host
+        worker = Worker.of(self.session.folder)
+        self.session.heard(worker, caught_up=False)
+        if worker.live and worker.host and not known:
+            self._say(f"runs on host {worker.host}")
+        return worker.live
 
     def _poll(self) -> None:
         for event in self._journal.poll():
             self._heard_at = time.monotonic()
-            for line in self.teller.hear(event):
+            for line in self.session.add(event):
                 self._say(line)
 
     def _say(self, line: str) -> None:
@@ -101,34 +98,35 @@ class PlainFollower:
 
     def _fill_silence(self) -> None:
         now = time.monotonic()
-        patience = PAUSED_SILENCE if self.teller.state.paused else SILENCE
-        if self.teller.state.ended is None and now - self._said_at >= patience:
-            self._say(self.teller.now(now - self._heard_at))
+        patience = PAUSED_SILENCE if self.session.state.paused else SILENCE
+        if self.session.state.ended is None and now - self._said_at >= patience:
+            self._say(self.session.narrator.current(now - self._heard_at))
 
     def _end(self) -> int:
-        ended = self.teller.state.ended
+        ended = self.session.state.ended
         if ended is None:
             return errors.FAILED
         return ended.exit_code if 0 <= ended.exit_code < EXIT_CODES else errors.FAILED
 
     def say_end(self) -> None:
         """Say on stderr what went wrong, if anything did; called last, so that it stands where one looks."""
-        ended = self.teller.state.ended
-        if ended is None and self.worker.host:
-            warn(f"refeed-tui: session {self.folder.id} is not seen any more: {unseen(self.worker.host)}")
+        ended = self.session.state.ended
+        if ended is None and self.session.host:
+            warn(f"refeed-tui: session {self.session.folder.id} is not seen any more: {unseen(self.session.host)}")
         elif ended is None:
             self._say_death()
         elif ended.exit_code != errors.DONE:
-            warn(f"refeed-tui: session {self.folder.id} {ended.state}: {one_line(ended.reason, REASON_LIMIT)}")
+            warn(f"refeed-tui: session {self.session.folder.id} {ended.state}: {one_line(ended.reason, REASON_LIMIT)}")
 
     def _say_death(self) -> None:
-        tail = last_lines(self.folder.log_path)
+        folder = self.session.folder
+        tail = last_lines(folder.log_path)
         if tail:
             say()
             say("The last lines of worker.log:")
             for line in tail:
                 say(f"  {line}")
         warn(
-            f"refeed-tui: session {self.folder.id} was interrupted: its worker died without ending it; "
-            f"`refeed-tui resume {self.folder.id}` continues it, its log is {one_line(str(self.folder.log_path))}"
+            f"refeed-tui: session {folder.id} was interrupted: its worker died without ending it; "
+            f"`refeed-tui resume {folder.id}` continues it, its log is {one_line(str(folder.log_path))}"
         )

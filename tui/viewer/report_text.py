@@ -12,8 +12,8 @@ from sessions.numbers import NONE, e_value, interval, number, p_value, percent, 
 from sessions.report.document import Chart, Facts, Grid
 from sessions.report.reasons import noted
 from sessions.report.sections import verdict
+from sessions.text import one_line
 from stats.decision import doubt
-from tui.plaintext import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from sessions.report.audit import Audit
     from sessions.report.document import Part
-    from stats.disagreement import Comparison
+    from stats.counts import Comparison
 
 INDENT: Final = 2
 SHOWN_FAILURES: Final = 10

@@ -1,4 +1,7 @@
-"""One session as the dashboard sees it: its folded state, and how fresh that is. It lives on the event loop alone."""
+"""One session that somebody reads: its folded state, how fresh that is, and what is said when it is left.
+
+The plain display and the dashboard read through the same object; in the dashboard it lives on the event loop alone.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +12,17 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 from sessions.errors import RefeedError
 from sessions.events import Pivot, Progress
 from sessions.report.limits import looked, unfinished
-from sessions.state.fold import fold
-from tui.plaintext import one_line
-from tui.viewer.narrator import Teller
+from sessions.state.fold import fold, new_state
+from sessions.text import one_line
+from tui.viewer.narrator import REASON_LIMIT, EventNarrator
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sessions.disk.store import SessionFolder
     from sessions.events import AnyEvent
     from sessions.spec import CampaignSpec, Registration
     from sessions.state.campaign import CampaignState
+    from sessions.store import SessionFolder
     from stats.report import Report
     from stats.sequential import EProcess
 
@@ -31,7 +34,7 @@ class Worker(NamedTuple):
 
     Attributes:
         live: whether it runs: its lock is held, or about to be, or it is of another host and wrote moments ago.
-        host: of it where that is not this one; empty otherwise. Nothing can be asked of it from here.
+        host: of it where that is not this one; empty otherwise.
     """
 
     live: bool = False
@@ -57,6 +60,35 @@ class Worker(NamedTuple):
 def unseen(host: str) -> str:
     """What is known of a worker on another host that has not ended and is silent: loading and paused ones are, too."""
     return f"the worker is silent on host {host}, or died there; `refeed-tui list` there says which"
+
+
+class Parting(NamedTuple):
+    """What remains of a session that was left.
+
+    Attributes:
+        words: for the shell; empty when there is nothing to say.
+        exit_code: of the viewer.
+    """
+
+    words: str = ""
+    exit_code: int = 0
+
+
+def detached(session: str, *, paused: bool) -> tuple[str, ...]:
+    """What a shell shows after a viewer left a session whose worker lives on: how to come back, and how to end it.
+
+    Args:
+        session: its id.
+        paused: whether it waits.
+    """
+    stands = "stays paused; its engine and memory stay held (and billed)" if paused else "goes on"
+    resume = (f"  go on:      refeed-tui resume {session}",) if paused else ()
+    return (
+        f"session {session} {stands}.",
+        f"  come back:  refeed-tui attach {session}",
+        *resume,
+        f"  stop it:    refeed-tui abort {session}",
+    )
 
 
 ProcessName = Literal["symmetry", "betting"]
@@ -89,22 +121,23 @@ LOG_LIMIT: Final = 20_000
 
 
 @dataclass(slots=True)
-class Watched:
-    """A session that is watched or replayed.
+class LiveSession:
+    """A session that is followed or replayed.
 
     Attributes:
         folder: where it is.
         registration: what spec.json holds.
         spec: the registered settings.
         mode: attached to the journal's end, or replayed on the recorded clock.
-        teller: puts events in words; holds everything that was folded so far.
+        state: everything that was folded so far.
+        narrator: puts events in words.
         revision: grows with every change; a pane whose revision is this one has nothing to do.
         live: whether a worker runs.
         host: of the last worker where that is another one than this; empty otherwise.
         caught_up: whether the journal was read to its present end.
         opened: whether it was at any time.
         broken: what is wrong with the journal; empty when nothing is.
-        was_live: whether it was live at any time while it was watched.
+        was_live: whether it was live at any time while it was read.
         heard_at: monotonic time of this process at the last event; 0 before the first.
         log: what happened, in words, newest last.
         log_first: number of the first entry that is still kept.
@@ -116,7 +149,8 @@ class Watched:
     registration: Registration
     spec: CampaignSpec
     mode: Mode
-    teller: Teller
+    state: CampaignState
+    narrator: EventNarrator
     revision: int = 0
     live: bool = False
     host: str = ""
@@ -133,14 +167,24 @@ class Watched:
     _lower: tuple[int, float | None] | None = None
 
     @classmethod
-    def of(cls, folder: SessionFolder, mode: Mode) -> Watched:
+    def of(cls, folder: SessionFolder, mode: Mode) -> LiveSession:
         """Start on a session; nothing of its journal is read yet.
 
         Raises:
             RefeedError: its spec cannot be read or does not match its digest.
         """
         registration, spec = folder.registration(), folder.spec()
-        return cls(folder, registration, spec, mode, Teller(spec))
+        state = new_state(spec)
+        return cls(folder, registration, spec, mode, state, EventNarrator(state))
+
+    def add(self, event: AnyEvent) -> list[str]:
+        """Fold one event and return the lines that it deserves.
+
+        Raises:
+            RefeedError: kind "integrity" when the event contradicts the journal before it.
+        """
+        fold(self.state, event)
+        return [] if isinstance(event, WORDLESS) else self.narrator.lines(event)
 
     def take(self, events: Sequence[AnyEvent]) -> None:
         """Fold a batch. A pivot that contradicts itself ends the reading, as a broken chain does."""
@@ -148,10 +192,7 @@ class Watched:
             return
         try:
             for event in events:
-                if isinstance(event, WORDLESS):
-                    fold(self.state, event)
-                else:
-                    self.log.extend(self.teller.hear(event))  # folds it into the same state
+                self.log.extend(self.add(event))
         except RefeedError as error:
             self.broken = error.message
         if len(self.log) > 2 * LOG_LIMIT:
@@ -170,11 +211,6 @@ class Watched:
             self.revision += 1
         self.was_live = self.was_live or worker.live
         self.opened = self.opened or caught_up
-
-    @property
-    def state(self) -> CampaignState:
-        """Everything that was folded so far."""
-        return self.teller.state
 
     def lower_bound(self) -> float | None:
         """Lower bound by the stop rule's process; searched for again only after another informative problem."""
@@ -197,7 +233,7 @@ class Watched:
 
     @property
     def status(self) -> str:
-        """What the session is doing: a word for a state of `sessions.disk.store`.
+        """What the session is doing: a word for a state of `sessions.store`.
 
         "unseen" besides these: the worker is of another host, and silent for so long that it may live or be dead.
         """
@@ -213,3 +249,26 @@ class Watched:
         if not self.caught_up:
             return "reading"
         return "unseen" if self.away else "interrupted"
+
+    def parting(self) -> Parting:
+        """What the shell shows, and the exit code, after a viewer left the session as it is now.
+
+        How to come back to a campaign that goes on; or how one ended whose end was read as it came.
+        """
+        if self.mode == "replay":
+            return Parting()
+        if self.live and self.state.ended is None:
+            return Parting("\n".join(detached(self.folder.id, paused=self.state.paused)))
+        if not self.was_live:
+            return Parting()
+        return self._last_words()
+
+    def _last_words(self) -> Parting:
+        """How the run ended that was read as it came."""
+        name, ended = self.folder.id, self.state.ended
+        if self.away:
+            return Parting(f"session {name} is not seen any more: {unseen(self.away)}.")
+        if ended is None:
+            return Parting(f"session {name} was interrupted: its worker died.\n  go on:      refeed-tui resume {name}")
+        report = f"\n  report:     refeed-tui report {name}" if self.state.measured else ""
+        return Parting(f"session {name} {ended.state}: {one_line(ended.reason, REASON_LIMIT)}{report}", ended.exit_code)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 from safetensors import SafetensorError, safe_open
 
-from engine.backends.embedded.config import read_json
+from engine.backends.fields import read_json
 from sessions.errors import RefeedError
 
 if TYPE_CHECKING:

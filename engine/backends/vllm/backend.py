@@ -6,6 +6,7 @@ One step is `engine.step()`; `VllmBackend.run` is the whole of a batch's life: a
 
 from __future__ import annotations
 
+import gc
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -36,8 +37,7 @@ from sessions.errors import RefeedError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from engine.backend import BlockOrigin, Completion, Finish, Watcher
-    from engine.backends.vllm.hardware import Found
+    from engine.backend import Completion, Finish, Watcher
     from sessions.spec import CampaignSpec
 
     Progress = Callable[[str, float], None]
@@ -217,21 +217,6 @@ class VllmBackend:
                 "raise `kv_blocks` or `gpu_memory_utilization`, or lower the token limits",
             )
 
-    def resident_origins(self, prompt: Sequence[int], salt: str) -> tuple[BlockOrigin, ...] | None:
-        """Blocks that a request with this prompt would hit now, or None when the backend has only counts.
-
-        Touches nothing: eviction order stays as it is.
-        """
-        engine = self._engine()
-        if self.ledger is None:
-            return None
-        probe = Request("resident-origins", tuple(prompt), salt, None, 0.0, 1.0, 1)
-        core_request = engine.input_processor.process_inputs(
-            probe.id, prompt_of(probe), parameters(probe, ()), supported_tasks=engine.get_supported_tasks()
-        )
-        request, _ = self._core.preprocess_add_request(core_request)
-        return self.ledger.origins(compat.lookup(self._core, request))
-
     def reset_prefix_cache(self) -> bool:
         """Forget every cached block. False when it could not, e.g. while blocks are in use; only True counts.
 
@@ -306,14 +291,10 @@ def _chat(config: Any, spec: CampaignSpec) -> Chat:
     return Chat(Path(str(config.tokenizer)), int(config.get_vocab_size()), spec.template_date)
 
 
-def _open(
-    engine: Any, spec: CampaignSpec, tell: Progress, found: Found, *, apart: bool
-) -> tuple[VllmBackend, tuple[str, ...]]:
+def _open(engine: Any, spec: CampaignSpec, tell: Progress, *, apart: bool) -> tuple[VllmBackend, tuple[str, ...]]:
     """Check a started engine and put it behind the protocol; it is shut down when it must be refused."""
-    import vllm  # noqa: PLC0415
-
     try:
-        core = None if apart else compat.core_of(engine, vllm.__version__, found.hardware)
+        core = None if apart else engine.engine_core.engine_core
         warnings = checks.verify(spec, engine.vllm_config, core)
         return VllmBackend(engine, core, spec, tell), warnings
     except BaseException:
@@ -353,12 +334,13 @@ def _load(spec: CampaignSpec, tell: Progress, how: _How) -> VllmBackend:
         tell("starting the engine core", 0.0)  # a core in its own process says nothing until it has started
         engine = _start(spec, source.path, how, cpu=found.cpu)
     clock["started"] = time.monotonic()
-    backend, warnings = _open(engine, spec, tell, found, apart=how.apart)
+    backend, warnings = _open(engine, spec, tell, apart=how.apart)
     try:
         _warm_up(backend, tell, cpu=found.cpu)
     except BaseException:
         backend.close()
         raise
+    gc.freeze()  # what a started engine holds stays: no collection in a pass has to look through it
     clock["warm"] = time.monotonic()
     said = (*(() if found.warning is None else (found.warning,)), *warnings)
     for text in said:
@@ -392,13 +374,17 @@ def load(
     """
     where = Path(str(spec.model)).expanduser() if folder is None else folder
     apart = environment.multiprocess_wanted() if multiprocess is None else multiprocess
+    by_counts = compat.check_insides(apart=apart)
+    if by_counts is not None:
+        apart = True
+        tell(f"warning: {by_counts}", 1.0)
     for sentence in preflight.holders():
         tell(f"warning: {sentence}", 1.0)
     try:
         preflight.require_driver()
         model = where if where.is_dir() else _ask_hub(spec, tell)
         tell("importing vLLM", 0.0)
-        variables = environment.prepare(multiprocess=apart, batch_invariant=spec.batch_invariant)
+        variables = environment.prepare(spec, multiprocess=apart)
         return _load(spec, tell, _How(model, apart, overrides or {}, variables))
     except RefeedError:
         raise

@@ -77,9 +77,15 @@ def verify(spec: CampaignSpec, config: Any, core: Any) -> tuple[str, ...]:
     _refuse_uncached(config, core)
     _refuse_hybrids(config, core)
     _verify_invariance(spec)
+    _verify_runner(spec.model_runner, describe.model_runner(core))
     used = _verify_attention(spec, config)
     differ = settings.tiles_that_differ(spec, used, int(config.model_config.get_head_size()))
     warnings = [differ] if differ else []
+    if spec.batch_invariant and _experts(config) > 0:
+        warnings.append(
+            "the model has experts (MoE), whose kernels are not batch-invariant (vllm-project/vllm 57016): only what "
+            "this campaign's replica shows may be called invariant"
+        )
     block = int(config.cache_config.block_size)
     if spec.block_size is not None and spec.block_size != block:
         raise RefeedError(
@@ -90,6 +96,13 @@ def verify(spec: CampaignSpec, config: Any, core: Any) -> tuple[str, ...]:
     if core is None:
         warnings.append("the engine runs in its own process: hits are proved by counts alone")
     return tuple(warnings)
+
+
+def _experts(config: Any) -> int:
+    """Experts that a mixture-of-experts model has; 0 for dense models."""
+    text = config.model_config.hf_text_config
+    names = ("num_experts", "num_local_experts", "n_routed_experts")
+    return max(int(getattr(text, name, None) or 0) for name in names)
 
 
 def _verify_attention(spec: CampaignSpec, config: Any) -> str:
@@ -116,6 +129,17 @@ def attention_used(asked: str | None, told: str) -> str:
         f"attention_backend = {asked} was asked for, but vLLM uses {told}",
         f"leave it out, or set it to {told}",
     )
+
+
+def _verify_runner(asked: str, used: str) -> None:
+    """Pass when the model runner is the one that was asked for; a core in its own process does not tell."""
+    v2 = used.startswith(describe.V2_RUNNER)
+    if asked != "auto" and used != describe.ELSEWHERE and v2 != (asked == "v2"):
+        raise RefeedError(
+            "engine",
+            f"model_runner = {asked} was asked for, but vLLM runs this model with {used}",
+            "leave it at auto, or set the other: vLLM decides by model and hardware what its runners support",
+        )
 
 
 def _verify_invariance(spec: CampaignSpec) -> None:

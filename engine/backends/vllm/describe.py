@@ -68,7 +68,8 @@ def attention_backend(config: Any) -> str:
     return ", ".join(sorted(names)) or ELSEWHERE
 
 
-def _runner(core: Any) -> str:
+def model_runner(core: Any) -> str:
+    """The class that runs the model, by its full name."""
     if core is None:
         return ELSEWHERE
     worker = getattr(core.model_executor, "driver_worker", None)
@@ -77,13 +78,34 @@ def _runner(core: Any) -> str:
     return f"{runner.__module__}.{runner.__qualname__}"
 
 
+V2_RUNNER: Final = "vllm.v1.worker.gpu.model_runner."
+
+
+def _seeds(runner: str, *, on_gpu: bool) -> str:
+    """What becomes of a request's seed."""
+    if runner == ELSEWHERE:
+        return "63-bit BLAKE2b of what the request is; the runner that draws with it is in its own process"
+    if runner.startswith(V2_RUNNER):
+        return "noise is a hash of (63-bit seed, position, token); greedy requests have none"
+    bits = "63-bit seeds" if on_gpu else "63-bit seeds, of which torch's CPU generator takes the low 32 bits"
+    return f"one generator a request, {bits}; greedy requests have none"
+
+
+def _kv_dtype(config: Any, core: Any) -> str:
+    """The KV cache's dtype as it is stored, where the core runs in this process."""
+    if core is None:
+        return str(config.cache_config.cache_dtype)
+    groups = core.scheduler.kv_cache_manager.kv_cache_config.kv_cache_groups
+    return ", ".join(sorted({str(getattr(group.kv_cache_spec, "dtype", "unknown")) for group in groups}))
+
+
 def _kernels(config: Any, core: Any) -> dict[str, str]:
     compilation, scheduler, cache = config.compilation_config, config.scheduler_config, config.cache_config
     model = config.model_config
     return {
         "attention_backend": attention_backend(config),
         "block_size": str(cache.block_size),
-        "kv_cache_dtype": str(cache.cache_dtype),
+        "kv_cache_dtype": _kv_dtype(config, core),
         "dtype": str(model.dtype),
         "quantization": str(model.quantization),
         "architecture": ", ".join(getattr(model.hf_config, "architectures", None) or ()),
@@ -98,7 +120,7 @@ def _kernels(config: Any, core: Any) -> dict[str, str]:
         "cudagraph_capture_sizes": " ".join(map(str, compilation.cudagraph_capture_sizes or ())),
         "cascade_attention": str(not model.disable_cascade_attn),
         "tensor_parallel": str(config.parallel_config.tensor_parallel_size),
-        "runner": _runner(core),
+        "runner": model_runner(core),
     }
 
 
@@ -125,7 +147,7 @@ def numerics(
         "batch_invariant": str(spec.batch_invariant),
         "logprobs": "raw: log-softmax in float32 before temperature and top-p",
         "sampler": "vLLM's native top-p and Gumbel argmax" if on_gpu else "vLLM's CPU top-p and Gumbel argmax",
-        "seeds": "one generator a request, 63-bit BLAKE2b of what the request is; greedy requests have none",
+        "seeds": _seeds(model_runner(core), on_gpu=on_gpu),
         "engine_seed": str(config.model_config.seed),
         "process": "in the worker's process" if core is not None else "in a process of its own",
         **environment,

@@ -14,6 +14,9 @@ TAIL_LINES: Final = 3
 SAID: Final = 120
 WHOLE: Final = "the whole log is in worker.log"
 STDERR: Final = Path("/proc/self/fd/2")
+TROUBLE: Final = re.compile(
+    r"\b(?:WARNING|ERROR|CRITICAL|FATAL)\b|\b\w*(?:Error|Exception)\b: |Killed|Segmentation fault"
+)
 
 
 class Cause(NamedTuple):
@@ -90,6 +93,11 @@ KNOWN: Final = (
         "end other processes, or give `gpu_memory_utilization` (on a CPU: the share of memory)",
     ),
     Cause(
+        r"engine core's process died of SIGKILL",
+        "the engine core's process was killed",
+        "`dmesg | tail` names what the kernel killed for want of memory; then `refeed-tui resume`",
+    ),
+    Cause(
         r"No available memory for the cache blocks",
         "the weights leave no memory for the KV cache",
         "raise `gpu_memory_utilization`, use a GPU with more memory, or `tensor_parallel`",
@@ -104,6 +112,11 @@ KNOWN: Final = (
         r"OutOfMemoryError|CUDA out of memory|CUDA error: out of memory|not enough memory: you tried to allocate",
         "out of memory",
         "lower `gpu_memory_utilization` or `max_num_seqs`, or end other processes on the GPU (`nvidia-smi`)",
+    ),
+    Cause(
+        r"is greater than the derived max_model_len \(sliding_window",
+        "the model attends through a sliding window that is shorter than `max_model_len`",
+        "lower `max_model_len` to the window: beyond it a prefix loses its start, so no pivot can be verified",
     ),
     Cause(
         r"is greater than the derived max_model_len",
@@ -145,14 +158,25 @@ KNOWN: Final = (
 )
 
 
+def log_size() -> int:
+    """Bytes that the log has; a run asks when it begins, for what is there by then was said by an earlier run."""
+    try:
+        return os.fstat(2).st_size
+    except OSError:
+        return 0
+
+
+_RUN_BEGAN: Final = log_size()  # this module is imported before vLLM says anything
+
+
 def log_tail() -> str:
-    """Return the end of the log when stderr is a regular file, as in a worker; else nothing."""
+    """Return the end of what this run wrote when stderr is a regular file, as in a worker; else nothing."""
     try:
         size = os.fstat(2).st_size
         if not STDERR.resolve().is_file():
             return ""
         with STDERR.open("rb") as file:
-            file.seek(max(size - TAIL_BYTES, 0))
+            file.seek(max(size - TAIL_BYTES, min(_RUN_BEGAN, size)))
             return file.read().decode(errors="replace")
     except OSError:
         return ""
@@ -185,7 +209,8 @@ def _known(known: Cause, error: BaseException, what: str) -> RefeedError:
 
 
 def _last_lines(log: str) -> str:
-    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    """The last warnings and errors; vLLM's and Python's other lines explain nothing."""
+    lines = [line.strip() for line in log.splitlines() if TROUBLE.search(line)]
     return " | ".join(lines[-TAIL_LINES:])
 
 
@@ -210,5 +235,5 @@ def explain(error: BaseException, model: str, stage: str, log: str | None = None
             if re.search(known.pattern, searched):
                 return _known(known, error, what)
     last = _last_lines(tail)
-    said = f"; last lines of the log: {last}" if last else ""
+    said = f"; the log's last warnings: {last}" if last else ""
     return RefeedError("engine", f"{what}: {_first_line(error)}{said}", WHOLE)

@@ -180,7 +180,7 @@ def main(arguments: list[str]) -> int:
     spec = CampaignSpec(engine="vllm", **msgspec.json.decode(arguments[0]))
     said = {"hardware": "", "message": "", "hint": ""}
     try:
-        environment.prepare(multiprocess=environment.multiprocess_wanted(), batch_invariant=spec.batch_invariant)
+        environment.prepare(spec, multiprocess=environment.multiprocess_wanted())
         said["hardware"] = find(spec, apart=environment.multiprocess_wanted()).hardware
     except RefeedError as error:
         said |= {"message": error.message, "hint": error.hint}

@@ -25,7 +25,6 @@ class Ledger:
     Attributes:
         names: internal request id -> the id that the caller gave; the caller keeps it.
         preemptions: by internal request id.
-        evictions: blocks lost to later allocations, by storing request.
         split_prompts: internal ids of requests whose uncached prompt took more than one step.
     """
 
@@ -33,7 +32,6 @@ class Ledger:
         """Start watching `core`."""
         self.names = names
         self.preemptions: Counter[str] = Counter()
-        self.evictions: Counter[str] = Counter()
         self.split_prompts: set[str] = set()
         self._origins: dict[int, BlockOrigin] = {}
         self._hits: dict[str, tuple[BlockOrigin, ...] | None] = {}
@@ -90,20 +88,18 @@ class Ledger:
 
         return cache_full_blocks
 
-    def _watch_evictions(self, original: Callable[[Any], bool]) -> Callable[[Any], bool]:
-        def maybe_evict_cached_block(block: Any) -> bool:
-            evicted = original(block)
+    def _watch_evictions(self, original: Callable[..., bool]) -> Callable[..., bool]:
+        def maybe_evict_cached_block(block: Any, *rest: Any, **more: Any) -> bool:
+            evicted = original(block, *rest, **more)
             if evicted:
-                origin = self._origins.pop(block.block_id, None)
-                if origin is not None:
-                    self.evictions[origin.owner] += 1
+                self._origins.pop(block.block_id, None)
             return evicted
 
         return maybe_evict_cached_block
 
-    def _watch_lookups(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        def get_computed_blocks(request: Any) -> Any:
-            computed = original(request)
+    def _watch_lookups(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def get_computed_blocks(request: Any, *rest: Any, **more: Any) -> Any:
+            computed = original(request, *rest, **more)
             # A preempted request looks its own blocks up again: that is no longer what it was admitted with.
             if request.num_preemptions == 0:
                 self._hits[request.request_id] = self.origins(hit_blocks(computed))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from engine.backend import Completion, TokenLogprobs
+from sessions.errors import RefeedError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,7 +48,16 @@ def token_logprobs(flat: Any, count: int) -> tuple[TokenLogprobs, ...]:
     """Read vLLM's flat logprobs: per position the sampled token, then the `count` likeliest in no promised order.
 
     Ties that vLLM's top-k cut in two are its choice; among those returned the lowest id comes first.
+
+    Raises:
+        RefeedError: kind "engine" when a logprob is not a finite number.
     """
+    if not all(map(math.isfinite, flat.logprobs)):
+        raise RefeedError(
+            "engine",
+            "the model's logits are not finite (NaN or infinity)",
+            "its quantization or dtype does not fit its weights: try another `dtype`, or an unquantized checkpoint",
+        )
     found = []
     for start, end in zip(flat.start_indices, flat.end_indices, strict=True):
         pairs = zip(flat.token_ids[start + 1 : end], flat.logprobs[start + 1 : end], strict=True)

@@ -51,7 +51,12 @@ def arguments(spec: CampaignSpec, path: str, *, cpu: bool, log_stats: bool) -> d
         chosen |= {"enforce_eager": True, "enable_chunked_prefill": False}
     if spec.top_logprobs > VLLM_LOGPROBS:
         chosen["max_logprobs"] = spec.top_logprobs
+    if spec.batch_invariant:
+        # A request that ended is still counted in the next step's batch size then (vllm-project/vllm 51287, 55752).
+        chosen["async_scheduling"] = False
     return chosen | {
+        # Layers with a window forget the beginning of a prefix; without it the context is capped at the window.
+        "disable_sliding_window": True,
         "served_model_name": spec.model,
         "enable_prefix_caching": True,
         "stream_interval": STREAM_INTERVAL,

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from engine.backend import EngineInfo, FirstToken, StepStats
 
 SALT: Final = "warm-up"
-WIDEST: Final = 512
+WIDEST: Final = 1024  # as many as vLLM runs together unless told otherwise
 TRUNKS: Final = 32
 TOKENS: Final = 24
 STAGGER: Final = 15

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
 
     from sessions.state.campaign import CampaignState
-    from stats.disagreement import Condition
+    from stats.counts import Condition
     from stats.joint import Joint
     from stats.probes import Probes
     from stats.report import Report
     from stats.selection import Overlap
     from stats.table import PivotTable
     from tui.dashboard.style import Glyphs, Ink, Line, Span
-    from tui.viewer.session import Watched
+    from tui.viewer.session import LiveSession
 
 
 class JointPane(Pane):
@@ -49,20 +49,20 @@ class JointPane(Pane):
         """The maps, scrolling where K is large."""
         yield ScrollLines(id="joint")
 
-    def paint(self, watched: Watched, *, plots: bool) -> None:
+    def paint(self, session: LiveSession, *, plots: bool) -> None:
         """Show the maps of the present evidence."""
-        state, body = watched.state, self.query_one("#joint", ScrollLines)
+        state, body = session.state, self.query_one("#joint", ScrollLines)
         size = body.size
-        if plots and self.stale(watched.token, len(state.measured), self.condition, size):
+        if plots and self.stale(session.token, len(state.measured), self.condition, size):
             body.show(heat_map(state, self.condition, max(20, size.width), size.height, self.glyphs))
 
     def switch_condition(self) -> None:
         """Count the other set of eligible pivots."""
         self.condition = "exact1" if self.condition == "common" else "common"
 
-    def copied(self, watched: Watched) -> str:
+    def copied(self, session: LiveSession) -> str:
         """The maps as text."""
-        del watched
+        del session
         return self.query_one("#joint", ScrollLines).text
 
 
@@ -77,10 +77,10 @@ class ProbePane(Pane):
         yield Lines(id="probe-title", classes="note")
         yield Plot(id="probe", ascii_only=self.glyphs.ascii_only)
 
-    def paint(self, watched: Watched, *, plots: bool) -> None:
+    def paint(self, session: LiveSession, *, plots: bool) -> None:
         """Show the present evidence."""
-        state, plot = watched.state, self.query_one("#probe", Plot)
-        if not plots or not self.stale(watched.token, len(state.measured), plot.size):
+        state, plot = session.state, self.query_one("#probe", Plot)
+        if not plots or not self.stale(session.token, len(state.measured), plot.size):
             return
         width = max(20, plot.size.width)
         self.query_one("#probe-numbers", Lines).show(numbers(state))
@@ -88,9 +88,9 @@ class ProbePane(Pane):
         self.query_one("#probe-title", Lines).show(((), heading(title, width, self.glyphs, "log axis")))
         plot.show(figure(state, width))
 
-    def copied(self, watched: Watched) -> str:
+    def copied(self, session: LiveSession) -> str:
         """Numbers and plot as text."""
-        return f"{super().copied(watched)}\n{self.query_one('#probe', Plot).text}"
+        return f"{super().copied(session)}\n{self.query_one('#probe', Plot).text}"
 
 
 class SelectionPane(Pane):
@@ -103,16 +103,16 @@ class SelectionPane(Pane):
         """Lines."""
         yield ScrollLines(id="selection")
 
-    def paint(self, watched: Watched, *, plots: bool) -> None:
+    def paint(self, session: LiveSession, *, plots: bool) -> None:
         """Show the present evidence; intervals come when they are computed."""
-        state, body = watched.state, self.query_one("#selection", ScrollLines)
-        if plots and self.stale(watched.token, len(state.measured), watched.report_of, body.size):
-            made = watched.report if watched.report_of == len(state.measured) else None
+        state, body = session.state, self.query_one("#selection", ScrollLines)
+        if plots and self.stale(session.token, len(state.measured), session.report_of, body.size):
+            made = session.report if session.report_of == len(state.measured) else None
             body.show(lines(state, made, max(20, body.size.width - 1), self.glyphs))
 
-    def copied(self, watched: Watched) -> str:
+    def copied(self, session: LiveSession) -> str:
         """Lines as text."""
-        del watched
+        del session
         return self.query_one("#selection", ScrollLines).text
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
+from sessions.text import one_line
 from tui.dashboard.words import (
     block,
     duration,
@@ -13,36 +14,35 @@ from tui.dashboard.words import (
     machine,
     model_name,
     money,
-    seconds_left,
     status,
+    time_left,
 )
-from tui.plaintext import one_line
 
 if TYPE_CHECKING:
     from sessions.state.campaign import CampaignState
     from tui.dashboard.style import Glyphs, Line, Span
-    from tui.viewer.session import Watched
+    from tui.viewer.session import LiveSession
 
 SECONDS_PER_HOUR: Final = 3600
 LONG_SILENCE: Final = 10.0
 
 
-def header(watched: Watched, width: int, glyphs: Glyphs) -> tuple[Line, Line]:
+def header(session: LiveSession, width: int, glyphs: Glyphs) -> tuple[Line, Line]:
     """State, session, time and money; then how many problems, model, digest and machine."""
-    state, registration = watched.state, watched.registration
-    name = watched.folder.name or watched.folder.id
+    state, registration = session.state, session.registration
+    name = session.folder.name or session.folder.id
     counts: tuple[Span, ...] = (
-        (f"{len(state.measured)}/{watched.spec.problems} problems", "strong"),
+        (f"{len(state.measured)}/{session.spec.problems} problems", "strong"),
         (f", {state.live.informative} of {len(state.measured)} informative", "plain"),
         *_set_aside(state),
     )
     first = joined(
         (
-            (block(status(watched.status), glyphs),),
-            ((f"on {watched.away}", "warn"),) if watched.away else (),
-            ((f"{state.events:,} events read", "warn"),) if not watched.opened and watched.mode == "attach" else (),
+            (block(status(session.status), glyphs),),
+            ((f"on {session.away}", "warn"),) if session.away else (),
+            ((f"{state.events:,} events read", "warn"),) if not session.opened and session.mode == "attach" else (),
             ((one_line(name, 32), "strong"),),
-            *_time_and_money(watched),
+            *_time_and_money(session),
         ),
         width,
         glyphs,
@@ -50,8 +50,8 @@ def header(watched: Watched, width: int, glyphs: Glyphs) -> tuple[Line, Line]:
     second = joined(
         (
             counts,
-            ((model_name(state, watched.spec.model), "plain"),),
-            (("batch-invariant", "plain"),) if watched.spec.batch_invariant else (),
+            ((model_name(state, session.spec.model), "plain"),),
+            (("batch-invariant", "plain"),) if session.spec.batch_invariant else (),
             ((f"digest {registration.digest[:8]}", "muted"),),
             ((_place(state), "muted"),) if _place(state) else (),
         ),
@@ -77,21 +77,21 @@ def _place(state: CampaignState) -> str:
     return " ".join(part for part in (machine(state), engine) if part)
 
 
-def _time_and_money(watched: Watched) -> tuple[tuple[Span, ...], ...]:
-    state = watched.state
+def _time_and_money(session: LiveSession) -> tuple[tuple[Span, ...], ...]:
+    state = session.state
     if state.imported:
         return (((f"imported from {one_line(state.source, 40)}", "accent"),),)
-    ran, left = elapsed(watched), seconds_left(watched)
+    ran, left = elapsed(session), time_left(session)
     time: list[Span] = [(f"elapsed {duration(ran)}", "plain")]
     if left is not None:
         time.append((f", ~{duration(left)} left", "plain"))
-    elif watched.status == "running" and watched.waited < LONG_SILENCE:  # at 80 columns there is room for one
+    elif session.status == "running" and session.waited < LONG_SILENCE:  # at 80 columns there is room for one
         time.append((", time left: after 2 problems", "muted"))
-    return tuple(time), *_cost(watched, ran, left), _last(watched)
+    return tuple(time), *_cost(session, ran, left), _last(session)
 
 
-def _cost(watched: Watched, ran: float, left: float | None) -> tuple[tuple[Span, ...], ...]:
-    price = watched.registration.price_per_hour
+def _cost(session: LiveSession, ran: float, left: float | None) -> tuple[tuple[Span, ...], ...]:
+    price = session.registration.price_per_hour
     if price is None:
         return ()
     text = f"cost {money(price * ran / SECONDS_PER_HOUR)}"
@@ -100,7 +100,7 @@ def _cost(watched: Watched, ran: float, left: float | None) -> tuple[tuple[Span,
     return ((text, "plain"),), ((f"{money(price)}/h", "muted"),)
 
 
-def _last(watched: Watched) -> tuple[Span, ...]:
+def _last(session: LiveSession) -> tuple[Span, ...]:
     """How long the worker has been silent, once that is worth saying."""
-    waited = watched.waited
+    waited = session.waited
     return ((f"silent for {duration(waited)}", "warn"),) if waited >= LONG_SILENCE else ()

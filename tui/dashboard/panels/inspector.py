@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 from rich.cells import set_cell_size
 
 from sessions.numbers import nats
+from sessions.text import lines as safe_lines
+from sessions.text import one_line
 from tui.dashboard.words import change, heading, signed
-from tui.plaintext import lines as safe_lines
-from tui.plaintext import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual.containers import Horizontal, Vertical
 
+from sessions.text import one_line
 from tui.dashboard.panels import path as curves
-from tui.dashboard.panels import records as problems
+from tui.dashboard.panels import problems
 from tui.dashboard.panels.base import Pane
 from tui.dashboard.panels.path import sequential
 from tui.dashboard.panels.rates import CACHE_WORDS, cache, disagreement
@@ -21,16 +22,15 @@ from tui.dashboard.words import (
     width_of,
     wrapped,
 )
-from tui.plaintext import one_line
 from tui.viewer.session import process_name
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
 
     from sessions.state.campaign import CampaignState
-    from stats.disagreement import Condition
+    from stats.counts import Condition
     from tui.dashboard.style import Line, Span
-    from tui.viewer.session import Watched
+    from tui.viewer.session import LiveSession
 
 
 class LivePane(Pane):
@@ -66,46 +66,46 @@ class LivePane(Pane):
                 yield Lines(id="side-problems")
                 yield Lines(id="side-log")
 
-    def paint(self, watched: Watched, *, plots: bool) -> None:
+    def paint(self, session: LiveSession, *, plots: bool) -> None:
         """Show the session as it is now."""
         glyphs = self.glyphs
         main = self.query_one("#live-main")
         width = max(1, main.size.width)
-        self._show("#progress", progress(watched, width, glyphs))
-        self._show("#cache", cache(watched, width, glyphs))
-        self._show("#disagreement", disagreement(watched, self.condition, width, glyphs, titled=True))
-        self._show("#sequential", sequential(watched, width, glyphs))
+        self._show("#progress", progress(session, width, glyphs))
+        self._show("#cache", cache(session, width, glyphs))
+        self._show("#disagreement", disagreement(session, self.condition, width, glyphs, titled=True))
+        self._show("#sequential", sequential(session, width, glyphs))
         self._show("#recent-title", (recent_title(width),))
         newest = self.query_one("#recent", Lines)
-        newest.show(recent(watched.state, newest.size.height, width))
+        newest.show(recent(session.state, newest.size.height, width))
         if plots:
-            self._plot(watched)
+            self._plot(session)
         side = self.query_one("#live-side")
         if side.display:
-            self._side(watched, max(1, side.size.width - 2))
+            self._side(session, max(1, side.size.width - 2))
 
     def _show(self, selector: str, lines: tuple[object, ...]) -> None:
         self.query_one(selector, Lines).show(lines)  # type: ignore[arg-type]
 
-    def _plot(self, watched: Watched) -> None:
+    def _plot(self, session: LiveSession) -> None:
         glyphs = self.glyphs
         trend, path = self.query_one("#trend", Plot), self.query_one("#path", Plot)
         note = "thin: 95% interval" if trend.size.height >= curves.BAND_FROM else ""
         title = heading("Trend by closed problem", trend.size.width, glyphs, note)
         self._show("#trend-title", (title,))
-        axis = f"{process_name(watched.spec).capitalize()} e, log axis, 1/{glyphs.alpha} line"
+        axis = f"{process_name(session.spec).capitalize()} e, log axis, 1/{glyphs.alpha} line"
         title = heading(axis, path.size.width, glyphs, "running max counts")
         self._show("#path-title", (title,))
-        trend.show(curves.trend(watched, self.condition, *trend.size))
-        path.show(curves.e_path(watched, *path.size, glyphs))
+        trend.show(curves.trend(session, self.condition, *trend.size))
+        path.show(curves.e_path(session, *path.size, glyphs))
 
-    def _side(self, watched: Watched, width: int) -> None:
+    def _side(self, session: LiveSession, width: int) -> None:
         glyphs = self.glyphs
         rows, log = self.query_one("#side-problems", Lines), self.query_one("#side-log", Lines)
-        newest = problems.brief(watched.state, max(1, rows.size.height - 2), width)
+        newest = problems.brief(session.state, max(1, rows.size.height - 2), width)
         self._show("#side-problems", (heading("Problems, newest first", width, glyphs), *newest))
         room = max(1, log.size.height - 1)
-        tail = [line for entry in watched.log[-room:] for line in wrapped(entry, width, "muted")]
+        tail = [line for entry in session.log[-room:] for line in wrapped(entry, width, "muted")]
         self._show("#side-log", (heading("Log", width, glyphs), *tail[-room:]))
 
     def switch_condition(self) -> None:

@@ -12,10 +12,10 @@ from tui.dashboard.words import joined
 from tui.viewer.session import at_planned_end, process, process_name
 
 if TYPE_CHECKING:
-    from stats.disagreement import Condition
+    from stats.counts import Condition
     from stats.rates import RateInterval
     from tui.dashboard.style import Glyphs, Line, Span
-    from tui.viewer.session import Watched
+    from tui.viewer.session import LiveSession
 
 _T = TypeVar("_T")
 
@@ -25,9 +25,9 @@ BAND_FROM: Final = 8
 LATE_SHARE: Final = 0.6
 
 
-def trend(watched: Watched, condition: Condition, width: int, height: int) -> Figure:
+def trend(session: LiveSession, condition: Condition, width: int, height: int) -> Figure:
     """Both pooled rates after each closed problem, with their intervals as dots."""
-    found = [point for point in watched.state.live.trend(condition) if point.refeed.rate is not None]
+    found = [point for point in session.state.live.trend(condition) if point.refeed.rate is not None]
     if not found:
         return Figure(empty="after the first informative problem")
     numbered = thinned(list(enumerate(found, start=1)), POINTS_PER_COLUMN * width)
@@ -71,12 +71,12 @@ def thinned(items: list[_T], most: int) -> list[_T]:
     return [items[round(number * step)] for number in range(most)]
 
 
-def e_path(watched: Watched, width: int, height: int, glyphs: Glyphs) -> Figure:
+def e_path(session: LiveSession, width: int, height: int, glyphs: Glyphs) -> Figure:
     """log10 of the stop rule's e-value after each informative problem, with the line that it has to cross once."""
-    monitor = watched.state.live.monitor
+    monitor = session.state.live.monitor
     if not monitor.path:
         return Figure(empty="after the first informative problem")
-    values = e_values(watched)
+    values = e_values(session)
     numbered = thinned(list(enumerate(values, start=1)), POINTS_PER_COLUMN * width)
     xs = tuple(float(number) for number, _ in numbered)
     ys = tuple(math.log10(max(value, 1e-12)) for _, value in numbered)
@@ -89,7 +89,7 @@ def e_path(watched: Watched, width: int, height: int, glyphs: Glyphs) -> Figure:
     ticks = [(float(power), _decade(power)) for power in decades if abs(power - line) > apart]
     ticks.append((line, f"1/{glyphs.alpha}={1 / monitor.alpha:g}"))
     series = [Series(xs, ys, "accent", _line_for(height), "")]
-    crossing = process(watched.state).crossing
+    crossing = process(session.state).crossing
     if crossing is not None:
         at = float(crossing.informative)
         reached = math.log10(max(values[crossing.informative - 1], 1e-12))
@@ -108,10 +108,10 @@ def e_path(watched: Watched, width: int, height: int, glyphs: Glyphs) -> Figure:
     )
 
 
-def e_values(watched: Watched) -> list[float]:
+def e_values(session: LiveSession) -> list[float]:
     """The e-value of the registered stop rule's process after each informative problem."""
-    path = watched.state.live.monitor.path
-    betting = process_name(watched.spec) == "betting"
+    path = session.state.live.monitor.path
+    betting = process_name(session.spec) == "betting"
     return [point.betting if betting else point.symmetry for point in path]
 
 
@@ -126,20 +126,20 @@ def _decade(power: int) -> str:
     return f"1e{power}"
 
 
-def sequential(watched: Watched, width: int, glyphs: Glyphs) -> tuple[Line, Line]:
+def sequential(session: LiveSession, width: int, glyphs: Glyphs) -> tuple[Line, Line]:
     """Two lines: the e-value that the stop rule follows, with its crossing; then its lower bound, and the plain t."""
-    monitor = watched.state.live.monitor
+    monitor = session.state.live.monitor
     if monitor.informative == 0:
         nothing = "sequential test: no informative problem yet"
         return ((nothing, "muted"),), (("plain t: valid only at the planned end", "muted"),)
-    name, followed = process_name(watched.spec), process(watched.state)
+    name, followed = process_name(session.spec), process(session.state)
     beside = ("symmetry", monitor.symmetry) if name == "betting" else ("betting", monitor.betting)
     level = 1 / monitor.alpha
     crossed: tuple[Span, ...] = ((f"below 1/{glyphs.alpha} = {level:g}", "muted"),)
     if followed.crossing is not None:
         where = f" 1/{glyphs.alpha} = {level:g} at informative problem {followed.crossing.informative}"
         crossed = (("CROSSED", "good"), (where, "plain"))
-    lower = watched.lower_bound()
+    lower = session.lower_bound()
     bound = f"lower bound by e {points(lower)}" if lower is not None else "no lower bound yet"
     first = joined(
         (
@@ -155,14 +155,14 @@ def sequential(watched: Watched, width: int, glyphs: Glyphs) -> tuple[Line, Line
         glyphs,
     )
     plain = monitor.plain
-    t: tuple[Span, ...] = ((f"plain t {number(plain.t)} ", "plain"), _validity(watched))
+    t: tuple[Span, ...] = ((f"plain t {number(plain.t)} ", "plain"), _validity(session))
     if plain.t is None:
         t = ((f"plain t undefined: {f'all {plain.n} equal' if plain.n > 1 else 'one informative problem'}", "plain"),)
     second = joined(
         (
             ((bound, "plain"),),
             t,
-            _stop_rule(watched),
+            _stop_rule(session),
         ),
         width,
         glyphs,
@@ -170,19 +170,19 @@ def sequential(watched: Watched, width: int, glyphs: Glyphs) -> tuple[Line, Line
     return first, second
 
 
-def _validity(watched: Watched) -> Span:
+def _validity(session: LiveSession) -> Span:
     """When the plain t may be read: once, at the planned end; the words stay when it is reached.
 
     Never where looks at the data could end the campaign: no end of it was planned.
     """
-    if looked(watched.state):
+    if looked(session.state):
         return "fixed-n only: nobody fixed n", "warn"
-    if at_planned_end(watched.state):
+    if at_planned_end(session.state):
         return "valid only at the planned end (reached)", "plain"
     return "valid only at the planned end", "warn"
 
 
-def _stop_rule(watched: Watched) -> tuple[Span, Span]:
-    spec = watched.spec
+def _stop_rule(session: LiveSession) -> tuple[Span, Span]:
+    spec = session.spec
     rule = "none" if spec.stop == "none" else f"{spec.stop} e after {spec.min_problems} informative"
     return ("stop rule: ", "muted"), (rule, "muted")

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 from textual.binding import Binding
+from textual.message import Message
 from textual.widgets import Input
 
 from sessions.numbers import nats
 from sessions.state.columns import FAILED, UNKNOWN
+from sessions.text import one_line
 from tui.dashboard.panels import query
 from tui.dashboard.panels.base import Pane
 from tui.dashboard.panels.query import disagrees
 from tui.dashboard.panels.rates import CACHE_WORDS
-from tui.dashboard.screens.inspector import InspectorScreen
 from tui.dashboard.widgets.entry import PlainInput
 from tui.dashboard.widgets.lines import Lines
 from tui.dashboard.widgets.table import Column, LineTable
 from tui.dashboard.words import change, signed
-from tui.plaintext import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from sessions.state.campaign import CampaignState
     from sessions.state.columns import PivotColumns, Real
     from tui.dashboard.style import Span
-    from tui.viewer.session import Watched
+    from tui.viewer.session import LiveSession
 
     Mask = Callable[[PivotColumns], NDArray[np.bool_]]
 
@@ -57,12 +57,19 @@ class PivotsPane(Pane):
         Binding("escape", "clear", "clear the filter", show=False),
     ]
 
+    class Inspected(Message):
+        """A pivot of the table was chosen: row `key` of `state.pivots`."""
+
+        def __init__(self, table: LineTable, key: int) -> None:
+            super().__init__()
+            self.table = table
+            self.key = key
+
     def __init__(self, *, id: str) -> None:  # noqa: A002  (Textual's name)
-        """Show everything, in the order of work."""
         super().__init__(id=id)
         self.query_now = query.Query()
         self._shown: object = None
-        self._watched: Watched | None = None
+        self._session: LiveSession | None = None
 
     def compose(self) -> ComposeResult:
         """What is shown, the filter, the table."""
@@ -72,19 +79,19 @@ class PivotsPane(Pane):
 
     def on_unmount(self) -> None:
         """Let go of the session."""
-        self._watched = self._shown = None
+        self._session = self._shown = None
 
     @property
     def table(self) -> LineTable:
         """The table."""
         return self.query_one("#pivots-table", LineTable)
 
-    def paint(self, watched: Watched, *, plots: bool) -> None:
+    def paint(self, session: LiveSession, *, plots: bool) -> None:
         """Show new pivots; a filter or an order over a long table is brought up at the plots' rate."""
-        self._watched = watched
-        state, width = watched.state, self.table.room
+        self._session = session
+        state, width = session.state, self.table.room
         shown = (
-            watched.token,
+            session.token,
             len(state.pivots),
             state.events if width >= WIDTHS[0][0] else 0,
             self.query_now,
@@ -115,8 +122,8 @@ class PivotsPane(Pane):
     def _ask(self, wanted: query.Query) -> None:
         self.query_now = wanted
         self.table.follow = wanted == query.Query() and self.table.follow
-        if self._watched is not None:
-            self.paint(self._watched, plots=True)
+        if self._session is not None:
+            self.paint(self._session, plots=True)
 
     def action_filter(self) -> None:
         """Open the filter."""
@@ -160,14 +167,13 @@ class PivotsPane(Pane):
                 self.table.jump(found)
 
     def on_line_table_chosen(self, message: LineTable.Chosen) -> None:
-        """Inspect the pivot."""
+        """Have the pivot shown in full."""
         message.stop()
-        if self._watched is not None:
-            self.app.push_screen(InspectorScreen(self._watched, self.table, message.key))
+        self.post_message(self.Inspected(self.table, message.key))
 
-    def copied(self, watched: Watched) -> str:
+    def copied(self, session: LiveSession) -> str:
         """The rows on screen, tab-separated."""
-        del watched
+        del session
         region = self.table.visible_region
         head = "\t".join(column.title for column in self.table.columns)
         last = min(len(self.table.rows), region.y + region.height)
@@ -213,7 +219,6 @@ class PivotRows:
     """Pivots as rows of a table; a row's name is its place in the journal's order."""
 
     def __init__(self, state: CampaignState, rows: NDArray[np.int64] | None, wide: int) -> None:
-        """Show these rows of `state.pivots` (None: all) in as many columns as `columns(wide)` has."""
         self._state = state
         self._rows = rows
         self._count = len(state.pivots) if rows is None else len(rows)
@@ -221,7 +226,6 @@ class PivotRows:
         self._places: dict[int, int] | None = None
 
     def __len__(self) -> int:
-        """How many."""
         return self._count
 
     def key(self, row: int) -> int:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from sessions.numbers import interval, percent, points
 from sessions.report.limits import unfinished
+from sessions.report.reasons import failed_check
+from sessions.text import one_line
 from stats.decision import decide, doubt
 from stats.rates import nothing_seen
 from stats.words import count
@@ -15,7 +17,6 @@ from tui.dashboard.words import (
     heading,
     joined,
 )
-from tui.plaintext import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,11 +24,11 @@ if TYPE_CHECKING:
     from sessions.state.campaign import CampaignState
     from stats.cache import CacheTally
     from stats.clustered import Interval
-    from stats.disagreement import Condition
+    from stats.counts import Condition
     from stats.live import TrendPoint
     from stats.rates import RateInterval
     from tui.dashboard.style import Glyphs, Ink, Line, Span
-    from tui.viewer.session import Watched
+    from tui.viewer.session import LiveSession
 
 CONDITIONS: Final[dict[Condition, str]] = {
     "common": "eligible where any pass is nonzero",
@@ -36,10 +37,10 @@ CONDITIONS: Final[dict[Condition, str]] = {
 
 
 def disagreement(
-    watched: Watched, condition: Condition, width: int, glyphs: Glyphs, *, titled: bool
+    session: LiveSession, condition: Condition, width: int, glyphs: Glyphs, *, titled: bool
 ) -> tuple[Line, ...]:
     """Re-feed against the floor with intervals on one scale, and the pooled excess with the registered verdict."""
-    live = watched.state.live
+    live = session.state.live
     counts = live.common if condition == "common" else live.exact1
     trend = live.trend(condition)
     lines: list[Line] = []
@@ -58,7 +59,7 @@ def disagreement(
         rate_line(name, ink, rate, (changed, counts.n), live.informative, scale, width, glyphs)
         for name, ink, rate, changed in rows
     ]
-    lines.append(_excess(watched, condition, width, glyphs))
+    lines.append(_excess(session, condition, width, glyphs))
     return tuple(lines)
 
 
@@ -127,8 +128,8 @@ def whisker(
     return ((text.ljust(cells), ink),)
 
 
-def _excess(watched: Watched, condition: Condition, width: int, glyphs: Glyphs) -> Line:
-    live, spec = watched.state.live, watched.spec
+def _excess(session: LiveSession, condition: Condition, width: int, glyphs: Glyphs) -> Line:
+    live, spec = session.state.live, session.spec
     pooled = live.pooled_excess(condition)
     spread = f" {interval(pooled.ci95, signed=True)}" if pooled.ci95 is not None else ""
     why: tuple[Span, ...] = (("(", "muted"), (f"{pooled.why})", "muted")) if pooled.ci95 is None else ()
@@ -139,7 +140,7 @@ def _excess(watched: Watched, condition: Condition, width: int, glyphs: Glyphs) 
         negligible=spec.decision[0],
         load_bearing=spec.decision[1],
     )
-    so_far = " so far" if unfinished(watched.state) else ""
+    so_far = " so far" if unfinished(session.state) else ""
     rule = f"<{100 * spec.decision[0]:.3g}pp negligible, >{100 * spec.decision[1]:.3g}pp load-bearing"
     verdict: Sequence[Span] = ()
     if condition == "common" and ruled.verdict is not None:
@@ -160,14 +161,14 @@ def _excess(watched: Watched, condition: Condition, width: int, glyphs: Glyphs) 
 CACHE_WORDS: Final[dict[int, tuple[str, Ink]]] = {0: ("ok  ", "good"), 1: ("MISS", "bad"), 2: ("n/a ", "muted")}
 
 
-def cache(watched: Watched, width: int, glyphs: Glyphs) -> tuple[Line, ...]:
+def cache(session: LiveSession, width: int, glyphs: Glyphs) -> tuple[Line, ...]:
     """Cache verification: the verdict and its counts; then the first failure in words, or the decode-time share."""
-    tally = watched.state.cache_tally()
-    decode = _decode_share(watched.state)
+    tally = session.state.cache_tally()
+    decode = _decode_share(session.state)
     if tally.failures:
         counts = f" CACHE FAILED {len(tally.failures)} of {tally.checked:,} pivots "
         first: tuple[Span, ...] = ((counts, "bad"), (f" verified {percent(tally.rate)}", "plain"), _proof(tally))
-        text = f"first: {one_line(tally.failures[0], 400)}"
+        text = f"first: {one_line(failed_check(tally.failures[0]), 400)}"
         told = textwrap.wrap(text, width, max_lines=2, placeholder=glyphs.ellipsis)
         return first, *(((part, "strong"),) for part in told)
     if tally.checked == 0 and tally.not_instrumented > 0:

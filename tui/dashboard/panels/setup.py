@@ -1,48 +1,74 @@
-"""What was registered, and whatever departed from it."""
+"""Panel 8: what was registered, and whatever departed from it."""
 
 from __future__ import annotations
 
 import textwrap
-import time
 from typing import TYPE_CHECKING, Final
 
-from sessions.numbers import clock
+from sessions.numbers import clock, moment
 from sessions.report.limits import remarks
 from sessions.spec import CampaignSpec
+from sessions.text import one_line
+from tui.dashboard.panels.base import Pane
+from tui.dashboard.style import text_of
+from tui.dashboard.widgets.lines import ScrollLines
 from tui.dashboard.words import heading
-from tui.plaintext import one_line
 from tui.setup.options import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from textual.app import ComposeResult
+
     from sessions.state.campaign import CampaignState
     from tui.dashboard.style import Glyphs, Line
-    from tui.viewer.session import Watched
+    from tui.viewer.session import LiveSession
 
 NAME: Final = 26
 LONGEST: Final = 2000
 
 
-def lines(watched: Watched, width: int, glyphs: Glyphs, *, whole: bool = False) -> tuple[Line, ...]:
+class RegistrationPane(Pane):
+    """What was registered, and what departed from it."""
+
+    title = "Setup"
+
+    def compose(self) -> ComposeResult:
+        """Lines."""
+        yield ScrollLines(id="registration")
+
+    def paint(self, session: LiveSession, *, plots: bool) -> None:
+        """Show it."""
+        if plots:
+            body = self.query_one("#registration", ScrollLines)
+            body.show(lines(session, max(40, body.size.width - 1), self.glyphs))
+
+    def copied(self, session: LiveSession) -> str:
+        """Everything, also what is scrolled away; each value on one line, however the screen breaks it."""
+        width = max(40, self.query_one("#registration", ScrollLines).size.width - 1)
+        found = lines(session, width, self.glyphs, whole=True)
+        return "\n".join(text_of(spans).rstrip() for spans in found)
+
+
+def lines(session: LiveSession, width: int, glyphs: Glyphs, *, whole: bool = False) -> tuple[Line, ...]:
     """Digest, decision and stop rule, deviations, engine, numerics and machine, then every setting.
 
     Values wrap below themselves. A name is never cut: a long one has a line of its own.
 
     Args:
-        watched: the session.
+        session: the session.
         width: cells.
         glyphs: marks of this terminal.
         whole: leave every value on one line, for whoever copies it.
     """
     room = LONGEST + NAME if whole else width
-    engine = watched.state.engine
+    engine = session.state.engine
     sections: list[tuple[str, str, Iterable[Line]]] = [
-        ("Registered", "", _pairs(_registered(watched), room)),
-        ("Decision", "", _pairs(_decision(watched.spec), room)),
-        ("Deviations", "", _deviations(watched, room)),
-        ("Engine", "", _engine(watched.state, room)),
-        ("Settings", "* differs from the default", _settings(watched.spec, room)),
+        ("Registered", "", _pairs(_registered(session), room)),
+        ("Decision", "", _pairs(_decision(session.spec), room)),
+        ("Deviations", "", _deviations(session, room)),
+        ("Engine", "", _engine(session.state, room)),
+        ("Settings", "* differs from the default", _settings(session.spec, room)),
     ]
     if engine is not None:
         facts = (("Numerics", engine.numerics), ("Machine", engine.machine))
@@ -53,12 +79,12 @@ def lines(watched: Watched, width: int, glyphs: Glyphs, *, whole: bool = False) 
     return tuple(out[:-1])
 
 
-def _registered(watched: Watched) -> Iterator[tuple[str, str]]:
-    price = watched.registration.price_per_hour
-    yield "session", watched.folder.id
-    yield "name", watched.folder.name or "none"
-    yield "digest (SHA-256)", watched.registration.digest
-    yield "folder", str(watched.folder.path)
+def _registered(session: LiveSession) -> Iterator[tuple[str, str]]:
+    price = session.registration.price_per_hour
+    yield "session", session.folder.id
+    yield "name", session.folder.name or "none"
+    yield "digest (SHA-256)", session.registration.digest
+    yield "folder", str(session.folder.path)
     yield "price per hour", "none" if price is None else f"{price:g}"
 
 
@@ -86,8 +112,8 @@ def _pairs(pairs: Iterable[tuple[str, str]], width: int) -> Iterator[Line]:
             yield ((" " * NAME, "plain"), (part, "plain"))
 
 
-def _deviations(watched: Watched, width: int) -> Iterator[Line]:
-    found = list(deviations(watched.state))
+def _deviations(session: LiveSession, width: int) -> Iterator[Line]:
+    found = list(deviations(session.state))
     if not found:
         yield (("none recorded", "good"),)
     for text in found:
@@ -118,9 +144,15 @@ def _engine(state: CampaignState, width: int) -> Iterator[Line]:
         width,
     )
     for number, run in enumerate(state.runs, start=1):
-        began = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(run.opened.wall))
+        began = _utc(run.opened.wall)
         text = f"{began}, {clock(run.seconds)}, {run.ended or 'not ended'}, host {run.opened.host or '-'}"
         yield from _pairs(((f"run {number}", text),), width)
+
+
+def _utc(wall: float) -> str:
+    """Seconds since the epoch as a date and time, as the report has them; a dash for a time that no calendar has."""
+    began = moment(wall)
+    return "-" if began is None else f"{began:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _settings(spec: CampaignSpec, width: int) -> Iterator[Line]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING, Final
 
+from sessions.text import one_line
 from stats.words import count
 from tui.dashboard.words import (
     bar,
@@ -15,29 +16,28 @@ from tui.dashboard.words import (
     status,
     wrapped,
 )
-from tui.plaintext import one_line
-from tui.viewer.narrator import REASON_LIMIT
+from tui.viewer.narrator import REASON_LIMIT, which_problems
 from tui.viewer.session import unseen
 
 if TYPE_CHECKING:
     from sessions.state.campaign import CampaignState
     from tui.dashboard.style import Glyphs, Ink, Line, Span
-    from tui.viewer.session import Watched
+    from tui.viewer.session import LiveSession
 
 PASS_NUMBER: Final = {"exact-1": 1, "exact-2": 2, "re-feed": 3}
 ALMOST_FULL: Final = 0.95
 WHOLE_REASON: Final = "(7: all of it)"  # the panel of what happened
 
 
-def progress(watched: Watched, width: int, glyphs: Glyphs) -> tuple[Line, Line]:
+def progress(session: LiveSession, width: int, glyphs: Glyphs) -> tuple[Line, Line]:
     """What is going on now, with a bar; then the engine's load. Always two lines."""
-    state, current = watched.state, watched.state.current
-    standing = _standing(watched, width, glyphs)
+    state, current = session.state, session.state.current
+    standing = _standing(session, width, glyphs)
     if standing is not None:
         return standing
     if state.paused:
-        return _held(watched, width, glyphs)
-    what = _doing(watched)
+        return _held(session, width, glyphs)
+    what = _doing(session)
     if current.total <= 0:
         return ((what, "plain"),), _load(state, width, glyphs)
     counts = f" {current.done}/{current.total}"
@@ -46,55 +46,52 @@ def progress(watched: Watched, width: int, glyphs: Glyphs) -> tuple[Line, Line]:
     return ((what, "strong"), (" ", "plain"), filled, rest, (counts, "plain")), _load(state, width, glyphs)
 
 
-def _standing(watched: Watched, width: int, glyphs: Glyphs) -> tuple[Line, Line] | None:
+def _standing(session: LiveSession, width: int, glyphs: Glyphs) -> tuple[Line, Line] | None:
     """What there is to say when no worker works; None when one does."""
-    state = watched.state
-    if watched.broken:
-        text = f" JOURNAL BROKEN: {one_line(watched.broken, 300)} "
+    state = session.state
+    if session.broken:
+        text = f" JOURNAL BROKEN: {one_line(session.broken, 300)} "
         return ((text[:width], "bad"),), (("what is shown is what came before that line", "warn"),)
     if state.ended is not None:
-        ink: Ink = "bad" if status(watched.status).ink == "bad" else "plain"
+        ink: Ink = "bad" if status(session.status).ink == "bad" else "plain"
         reason = f"{state.ended.state}: {one_line(state.ended.reason, REASON_LIMIT)}"
         more = f"{glyphs.ellipsis} {WHOLE_REASON}"
         room = max(len(more) + 1, width - 2 * (ink == "bad"))
-        hint = _hint(watched)
+        hint = _hint(session)
         if ink == "bad" and len(reason) > room and not hint[0][0]:
             first, *rest = textwrap.wrap(
                 reason, room, max_lines=2, placeholder=more
             )  # a long word may fill none or all
             return ((f" {first} ", ink),), ((f" {rest[0]} " if rest else "", ink),)
         if not hint[0][0] and state.tokens > 0:
-            hint = ((f"{state.tokens:,} tokens generated in {duration(elapsed(watched))}", "muted"),)
+            hint = ((f"{state.tokens:,} tokens generated in {duration(elapsed(session))}", "muted"),)
         shown = textwrap.shorten(reason, room, placeholder=more) if len(reason) > room else reason
         return ((f" {shown} " if ink == "bad" else shown, ink),), hint
-    if watched.status in {"interrupted", "unseen"}:
-        return _gone(watched, width)
+    if session.status in {"interrupted", "unseen"}:
+        return _gone(session, width)
     if not state.runs:
-        return (("nothing is recorded yet", "muted"),), _hint(watched)
+        return (("nothing is recorded yet", "muted"),), _hint(session)
     return None
 
 
-def _held(watched: Watched, width: int, glyphs: Glyphs) -> tuple[Line, Line]:
+def _held(session: LiveSession, width: int, glyphs: Glyphs) -> tuple[Line, Line]:
     """What a pause costs, and what ends it."""
-    replayed, away = watched.mode == "replay", watched.away
-    held = "was held and billed meanwhile" if replayed else f"stays held and billed{'' if away else '; P goes on'}"
-    text = f"PAUSED: the {machine_word(watched.state)} {held}"
-    if away:
-        return ((text, "warn"),), ((f"`refeed-tui resume` on host {away} goes on", "warn"),)
-    return ((text, "warn"),), _load(watched.state, width, glyphs)
+    held = "was held and billed meanwhile" if session.mode == "replay" else "stays held and billed; P goes on"
+    text = f"PAUSED: the {machine_word(session.state)} {held}"
+    return ((text, "warn"),), _load(session.state, width, glyphs)
 
 
-def _gone(watched: Watched, width: int) -> tuple[Line, Line]:
+def _gone(session: LiveSession, width: int) -> tuple[Line, Line]:
     """A worker that died; or one on another host that is silent, and may live."""
-    if not watched.away:
-        text = f" worker died; `refeed-tui resume {watched.folder.id}` continues it "
-        return ((text[:width], "bad"),), _hint(watched)
-    first, *rest = wrapped(f"NOT SEEN from here: {unseen(watched.away)}", width, "warn")
+    if not session.away:
+        text = f" worker died; `refeed-tui resume {session.folder.id}` continues it "
+        return ((text[:width], "bad"),), _hint(session)
+    first, *rest = wrapped(f"NOT SEEN from here: {unseen(session.away)}", width, "warn")
     return first, rest[0] if rest else (("", "plain"),)
 
 
-def _doing(watched: Watched) -> str:
-    state, current = watched.state, watched.state.current
+def _doing(session: LiveSession) -> str:
+    state, current = session.state, session.state.current
     if current.stage == "loading":
         notice = state.notices[-1] if state.notices and state.notices[-1].kind == "loading" else None
         if notice is None:
@@ -103,17 +100,17 @@ def _doing(watched: Watched) -> str:
         return f"{one_line(notice.text, 60)}{share}"
     if current.stage == "closing":
         return "closing the engine"
-    nth = f"problem {min(len(state.measured) + 1, watched.spec.problems)}/{watched.spec.problems}"
+    nth = f"problem {min(len(state.measured) + 1, session.spec.problems)}/{session.spec.problems}"
     if current.stage in PASS_NUMBER:
-        return f"{nth} (task {current.problem}) {current.stage} [{PASS_NUMBER[current.stage]} of 3]"
+        return f"{which_problems(state, current)} {current.stage} [{PASS_NUMBER[current.stage]} of 3]"
     if current.stage == "trunks":
         wave = "" if state.wave is None else f" of {count(len(state.wave.problems), 'problem')}"
         return f"trunks{wave}"
-    return "closing the engine" if len(state.measured) >= watched.spec.problems else f"{nth}: preparing"
+    return "closing the engine" if len(state.measured) >= session.spec.problems else f"{nth}: preparing"
 
 
-def _hint(watched: Watched) -> Line:
-    irregular = watched.state.irregular
+def _hint(session: LiveSession) -> Line:
+    irregular = session.state.irregular
     if irregular:
         return ((f"irregular: {one_line(irregular[-1], 200)}", "warn"),)
     return (("", "plain"),)

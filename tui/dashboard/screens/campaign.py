@@ -9,18 +9,22 @@ from textual.binding import Binding
 from textual.message import Message
 from textual.widgets import ContentSwitcher, Input
 
-from tui.dashboard.panels.base import Pane, SizedScreen
 from tui.dashboard.panels.figures import JointPane, ProbePane, SelectionPane
 from tui.dashboard.panels.header import header
 from tui.dashboard.panels.live import LivePane
+from tui.dashboard.panels.log import LogPane
 from tui.dashboard.panels.pivots import PivotsPane
-from tui.dashboard.panels.records import LogPane, ProblemsPane, RegistrationPane
+from tui.dashboard.panels.problems import ProblemsPane
+from tui.dashboard.panels.setup import RegistrationPane
+from tui.dashboard.screens.base import SizedScreen
+from tui.dashboard.screens.dialogs import Confirm, abort_question
+from tui.dashboard.screens.inspector import InspectorScreen
 from tui.dashboard.terminal import alert, crossed
 from tui.dashboard.widgets.bar import KeyBar, TabBar
 from tui.dashboard.widgets.lines import Lines
 from tui.dashboard.words import block, status
-from tui.viewer.feed import Batch, Feed
-from tui.viewer.session import Watched
+from tui.viewer.journal_thread import Batch, JournalThread
+from tui.viewer.session import LiveSession
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -30,7 +34,7 @@ if TYPE_CHECKING:
 
     from stats.report import Report
     from stats.table import PivotTable
-    from tui.dashboard.app import RefeedApp
+    from tui.dashboard.panels.base import Pane
     from tui.dashboard.style import Line
 
 TEXT_EVERY: Final = 0.25
@@ -40,10 +44,9 @@ PLOT_TICKS: Final = 2
 class Reported(Message):
     """Every number of the first problems was computed."""
 
-    def __init__(self, watched: Watched, report: Report, problems: int) -> None:
-        """Hold them."""
+    def __init__(self, session: LiveSession, report: Report, problems: int) -> None:
         super().__init__()
-        self.watched = watched
+        self.session = session
         self.report = report
         self.problems = problems
 
@@ -52,7 +55,7 @@ class CampaignScreen(SizedScreen):
     """One session. Events change state, timers paint it; panels that are not shown cost nothing.
 
     Attributes:
-        watched: the session.
+        session: the session.
         holding: whether the view is paused.
         paints: how often it was painted.
     """
@@ -66,12 +69,11 @@ class CampaignScreen(SizedScreen):
         Binding("A", "abort", "abort the campaign"),
     ]
 
-    def __init__(self, watched: Watched) -> None:
-        """Prepare to watch; reading starts when it is shown."""
+    def __init__(self, session: LiveSession) -> None:
         super().__init__()
-        self.watched = watched
+        self.session = session
         self.holding = False
-        self._feed: Feed | None = None
+        self._reader: JournalThread | None = None
         self.paints = 0
         self._panes: tuple[Pane, ...] = (
             LivePane(id="live"),
@@ -89,12 +91,7 @@ class CampaignScreen(SizedScreen):
     @property
     def settled(self) -> bool:
         """Whether what was read is shown, for whoever waits for it."""
-        return self.watched.caught_up
-
-    @property
-    def refeed(self) -> RefeedApp:
-        """The application, by its own type."""
-        return cast("RefeedApp", self.app)
+        return self.session.caught_up
 
     def compose(self) -> ComposeResult:
         """Header, panels, keys."""
@@ -116,7 +113,7 @@ class CampaignScreen(SizedScreen):
 
     def _begin(self) -> None:
         self.repaint()
-        pace = 2 if self.refeed.slow else 1
+        pace = 2 if self.services.slow else 1
         self.set_interval(TEXT_EVERY * pace, self.repaint)
         self.begin_reading(pace)
 
@@ -127,9 +124,9 @@ class CampaignScreen(SizedScreen):
             pace: 1, or 2 for half of all rates.
         """
         del pace
-        digest = self.watched.registration.digest
-        self._feed = Feed(self.watched.folder, digest, self.post_message, slow=self.refeed.slow)
-        self.run_worker(self._feed.run, thread=True, name="feed", exit_on_error=True)
+        digest = self.session.registration.digest
+        self._reader = JournalThread(self.session.folder, digest, self.post_message, slow=self.services.slow)
+        self.run_worker(self._reader.run, thread=True, name="journal", exit_on_error=True)
 
     def on_unmount(self) -> None:
         """Stop reading, and let go of what was read.
@@ -137,10 +134,10 @@ class CampaignScreen(SizedScreen):
         Textual's message pumps hold on to their last message and its sender, and its style caches to what the last
         1,024 widgets drew; hours of a campaign, and of every one that was looked at before, would stay with them.
         """
-        if self._feed is not None:
-            self._feed.stop()
-        self._feed, self._panes = None, ()
-        self.watched = Watched.of(self.watched.folder, self.watched.mode)
+        if self._reader is not None:
+            self._reader.stop()
+        self._reader, self._panes = None, ()
+        self.session = LiveSession.of(self.session.folder, self.session.mode)
         forget = getattr(self._styles_cache.get_inner_outer, "cache_clear", None)  # an lru_cache in textual 8.2
         if forget is not None:
             forget()
@@ -148,13 +145,13 @@ class CampaignScreen(SizedScreen):
     def on_batch(self, batch: Batch) -> None:
         """Fold what the reader posted."""
         batch.stop()
-        was_live, had_crossed = self.watched.opened and self.watched.was_live, crossed(self.watched.state)
-        self.watched.take(batch.events)
+        was_live, had_crossed = self.session.opened and self.session.was_live, crossed(self.session.state)
+        self.session.take(batch.events)
         if was_live:
-            self.refeed.wake(alert(batch.events, self.watched.state, had_crossed=had_crossed))
-        self.watched.heard(batch.worker, caught_up=batch.caught_up, broken=batch.broken)
-        if self._feed is not None:
-            self._feed.done_with_one()
+            self.services.wake(alert(batch.events, self.session.state, had_crossed=had_crossed))
+        self.session.heard(batch.worker, caught_up=batch.caught_up, broken=batch.broken)
+        if self._reader is not None:
+            self._reader.done_with_one()
 
     # Painting
 
@@ -169,14 +166,14 @@ class CampaignScreen(SizedScreen):
         if not self.is_current or (self.holding and not force):
             return
         self.paints += 1
-        stamp = (self.watched.revision, int(self.watched.waited), self.app.size, id(self.watched), self.app.theme)
+        stamp = (self.session.revision, int(self.session.waited), self.app.size, id(self.session), self.app.theme)
         if force:
             self._painted.clear()
         frame = (stamp, self.frame_stamp())
         if self._painted.get("frame") != frame:
             self._painted["frame"] = frame
             self.paint_frame()
-        if not self.watched.opened and not force and self.paints > 1:
+        if not self.session.opened and not force and self.paints > 1:
             return  # numbers of half a journal would only slow its reading down
         pane = self.pane
         name = pane.id or ""
@@ -184,7 +181,7 @@ class CampaignScreen(SizedScreen):
             self._report()
         if self._painted.get(name) != stamp:
             plots = force or self.paints % PLOT_TICKS == 0
-            pane.paint(self.watched, plots=plots)
+            pane.paint(self.session, plots=plots)
             if plots:
                 self._painted[name] = stamp
 
@@ -194,9 +191,9 @@ class CampaignScreen(SizedScreen):
 
     def paint_frame(self) -> None:
         """Paint what is around the panels."""
-        glyphs = self.refeed.glyphs
+        glyphs = self.services.glyphs
         width = max(1, self.app.size.width - 2)
-        self.query_one("#header", Lines).show(header(self.watched, width, glyphs))
+        self.query_one("#header", Lines).show(header(self.session, width, glyphs))
         tabs = self.query_one(TabBar)
         number = self._panes.index(self.pane)
         tabs.show(number, "VIEW PAUSED" if self.holding else "")
@@ -205,22 +202,22 @@ class CampaignScreen(SizedScreen):
             self.query_one("#too-small", Lines).show(self.too_small())
 
     def _keys(self) -> tuple[tuple[str, str], ...]:
-        running = self.watched.live and self.watched.state.ended is None
-        paused = self.watched.state.paused
+        running = self.session.live and self.session.state.ended is None
+        paused = self.session.state.paused
         leave = f"leave ({'stays paused' if paused else 'campaign goes on'})" if running else "leave"
         commands = (("P", "resume" if paused else "pause"), ("A", "abort"))
-        control = commands if running and not self.watched.away else ()
+        control = commands if running else ()
         return (("q", leave), ("?", "help"), *control, *self.pane.keys, ("y", "copy"), ("^p", "palette"))
 
     def too_small(self) -> Sequence[Line]:
         """What must not be missed, in a few words."""
-        state = self.watched.state
+        state = self.session.state
         tally = state.cache_tally()
         cache = f"cache FAILED: {len(tally.failures)}" if tally.failures else f"cache: {tally.verified} verified"
         return (
-            (block(status(self.watched.status), self.refeed.glyphs),),
+            (block(status(self.session.status), self.services.glyphs),),
             ((cache, "bad" if tally.failures else "plain"),),
-            ((f"{len(state.measured)}/{self.watched.spec.problems} problems", "plain"),),
+            ((f"{len(state.measured)}/{self.session.spec.problems} problems", "plain"),),
             *super().too_small(),
         )
 
@@ -231,25 +228,29 @@ class CampaignScreen(SizedScreen):
 
     def _report(self) -> None:
         """Have the numbers of the present evidence computed, one computation at a time."""
-        state = self.watched.state
-        if self._reporting or self.watched.report_of == len(state.measured):
+        state = self.session.state
+        if self._reporting or self.session.report_of == len(state.measured):
             return
         self._reporting = True
-        self._compute(self.watched, state.table(), len(state.measured))
+        self._compute(self.session, state.table(), len(state.measured))
 
     @work(thread=True, group="report")
-    def _compute(self, watched: Watched, table: PivotTable, problems: int) -> None:
+    def _compute(self, session: LiveSession, table: PivotTable, problems: int) -> None:
         from stats.report import report  # noqa: PLC0415  (attaching need not wait for it)
 
-        spec = watched.spec
+        spec = session.spec
         made = report(table, alpha=spec.alpha, decision=spec.decision, seed=spec.seed)
-        self.post_message(Reported(watched, made, problems))
+        self.post_message(Reported(session, made, problems))
 
     def on_reported(self, message: Reported) -> None:
         """Show the computed numbers."""
         self._reporting = False
-        message.watched.report, message.watched.report_of = message.report, message.problems
-        message.watched.revision += 1
+        message.session.report, message.session.report_of = message.report, message.problems
+        message.session.revision += 1
+
+    def on_pivots_pane_inspected(self, message: PivotsPane.Inspected) -> None:
+        """Show one pivot in full, over the panels."""
+        self.app.push_screen(InspectorScreen(self.session, message.table, message.key))
 
     def on_log_pane_switched(self) -> None:
         """The other log is wanted at once."""
@@ -296,26 +297,28 @@ class CampaignScreen(SizedScreen):
 
     def action_copy(self) -> None:
         """Copy the panel as text."""
-        self.refeed.copy(self.pane.copied(self.watched))
+        self.services.copy(self.pane.copied(self.session))
 
     def action_pause_worker(self) -> None:
         """Ask the worker to pause at the next problem, or to go on."""
         if not self.controllable():
             return
-        self.refeed.command(self.watched, "resume" if self.watched.state.paused else "pause")
+        self.services.command(self.session.folder, "resume" if self.session.state.paused else "pause")
 
     def action_abort(self) -> None:
-        """Ask once, then stop the worker."""
+        """Ask once, naming what is lost, then stop the worker."""
+        folder = self.session.folder
+
+        def answered(yes: bool | None) -> None:
+            if yes:
+                self.services.command(folder, "abort")
+
         if self.controllable():
-            self.refeed.confirm_abort(self.watched)
+            self.app.push_screen(Confirm(abort_question(self.session)), answered)
 
     def controllable(self) -> bool:
-        """Whether there is a worker to command from here; says so where there is none."""
-        if not self.watched.live or self.watched.state.ended is not None:
+        """Whether there is a worker to command, on whatever host; says so where there is none."""
+        if not self.session.live or self.session.state.ended is not None:
             self.notify("no worker is running on this session", markup=False)
-            return False
-        if self.watched.away:
-            host = f"the worker runs on host {self.watched.away}"
-            self.notify(f"{host}: pause, resume and abort have to be asked there", markup=False)
             return False
         return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import work
 from textual.binding import Binding
@@ -13,24 +13,23 @@ from textual.message import Message
 from sessions.errors import RefeedError
 from sessions.numbers import NONE, interval, points
 from sessions.report.audit import Session, audit
+from sessions.text import one_line
 from stats.words import count
-from tui.dashboard.panels.base import SizedScreen
 from tui.dashboard.panels.rates import CONDITIONS, rate_line
+from tui.dashboard.screens.base import SizedScreen
 from tui.dashboard.widgets.bar import KeyBar
 from tui.dashboard.widgets.lines import Lines, ScrollLines
 from tui.dashboard.words import heading, model_name, wrapped
-from tui.plaintext import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from textual.app import ComposeResult
 
-    from sessions.disk.store import SessionFolder
+    from sessions.store import SessionFolder
     from stats.clustered import Pooled
-    from stats.disagreement import Condition, Disagreement
+    from stats.counts import Condition, Disagreement
     from stats.rates import RateInterval
-    from tui.dashboard.app import RefeedApp
     from tui.dashboard.style import Glyphs, Ink, Line
 
 
@@ -106,7 +105,6 @@ class Folded(Message):
     """Sessions were folded to their ends."""
 
     def __init__(self, found: dict[Condition, list[Compared]]) -> None:
-        """Hold their bars, by conditioning."""
         super().__init__()
         self.found = found
 
@@ -149,7 +147,6 @@ class CompareScreen(SizedScreen):
     ]
 
     def __init__(self, folders: Sequence[SessionFolder]) -> None:
-        """Compare these, in this order."""
         super().__init__()
         self._folders = tuple(folders)
         self._found: dict[Condition, list[Compared]] = {}
@@ -203,7 +200,7 @@ class CompareScreen(SizedScreen):
         if self._found:
             body = self.query_one("#compare", ScrollLines)
             width = max(40, self.app.size.width - 5)
-            body.show(lines(self._found[self._condition], self._condition, width, cast("RefeedApp", self.app).glyphs))
+            body.show(lines(self._found[self._condition], self._condition, width, self.services.glyphs))
 
     def action_condition(self) -> None:
         """The other set of eligible pivots."""
@@ -212,7 +209,7 @@ class CompareScreen(SizedScreen):
 
     def action_copy(self) -> None:
         """Copy the bars as text."""
-        cast("RefeedApp", self.app).copy(self.query_one("#compare", ScrollLines).text)
+        self.services.copy(self.query_one("#compare", ScrollLines).text)
 
     def action_back(self) -> None:
         """Back to the list."""

@@ -8,12 +8,12 @@ from textual.binding import Binding
 from textual.containers import Vertical
 from textual.screen import ModalScreen
 
-from engine.worker.lifecycle import GRACE_SECONDS
+from engine.worker.watchdog import LOADING_GRACE
+from sessions.text import one_line
 from stats.words import count
 from tui.dashboard.widgets.entry import PlainInput
 from tui.dashboard.widgets.lines import Lines, ScrollLines
 from tui.dashboard.words import machine_word, width_of, wrapped
-from tui.plaintext import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from sessions.state.campaign import CampaignState
     from tui.dashboard.style import Line
-    from tui.viewer.session import Watched
+    from tui.viewer.session import LiveSession
 
 NARROWEST = 76
 _R = TypeVar("_R")
@@ -42,7 +42,6 @@ class Confirm(Dialog[bool]):
     ]
 
     def __init__(self, lines: Sequence[Line]) -> None:
-        """Say what is at stake."""
         super().__init__()
         self._lines = tuple(lines)
 
@@ -63,7 +62,6 @@ class Ask(Dialog[str | None]):
     BINDINGS: ClassVar = [Binding("escape", "cancel", "cancel")]
 
     def __init__(self, question: str, value: str = "") -> None:
-        """Ask it."""
         super().__init__()
         self._question = question
         self._value = value
@@ -92,7 +90,6 @@ class Text(Dialog[None]):
     BINDINGS: ClassVar = [Binding("escape,q,question_mark", "close", "close")]
 
     def __init__(self, lines: Sequence[Line]) -> None:
-        """Show these lines."""
         super().__init__()
         self._lines = tuple(lines)
 
@@ -177,18 +174,18 @@ def keys(*, replay: bool) -> tuple[Line, ...]:
     return tuple(lines)
 
 
-def abort_question(watched: Watched) -> tuple[Line, ...]:
+def abort_question(session: LiveSession) -> tuple[Line, ...]:
     """What an abort ends, and what it loses: nothing that is recorded."""
-    state, spec = watched.state, watched.spec
+    state, spec = session.state, session.spec
     unclosed = len(state.unclosed)
     redo = f"{count(unclosed, 'problem')} in work ({count(state.waiting, 'pivot')} so far) would be measured again"
     return (
-        ((f"Abort {watched.folder.id}?", "strong"),),
+        ((f"Abort {session.folder.id}?", "strong"),),
         (),
         *wrapped(f"{_when(state)}, and frees the {machine_word(state)}.", WIDTH),
         *wrapped(f"Kept: everything recorded; {len(state.measured)} of {spec.problems} problems are measured.", WIDTH),
         *wrapped(f"Lost: nothing that is recorded. On resume, {redo}.", WIDTH),
-        *wrapped(f"`refeed-tui resume {watched.folder.id}` continues it.", WIDTH, "muted"),
+        *wrapped(f"`refeed-tui resume {session.folder.id}` continues it.", WIDTH, "muted"),
     )
 
 
@@ -196,7 +193,7 @@ def _when(state: CampaignState) -> str:
     """When a worker stops that is asked to now."""
     current = state.current
     if current.stage == "loading":
-        return f"The engine still loads: the worker stops within {GRACE_SECONDS:.0f} seconds, whatever it is reading"
+        return f"The engine still loads: the worker stops within {LOADING_GRACE:.0f} seconds, whatever it is reading"
     if current.stage == "closing":
         return "The worker is closing its engine already"
     at = f" (task {current.problem}, {current.stage})" if current.problem is not None else ""

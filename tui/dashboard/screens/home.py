@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar
 
 from rich.console import Console
 from textual import work
 from textual.binding import Binding
 from textual.message import Message
 
-from sessions.disk.store import Store
 from sessions.errors import RefeedError
 from sessions.exchange.export import FORMATS, export
+from sessions.listing import EXPLAINED, describe
 from sessions.report.audit import Session, audit
+from sessions.store import Store
+from sessions.text import one_line
 from stats.words import count
-from tui.commands.list import EXPLAINED, describe
-from tui.dashboard.panels.base import SizedScreen
 from tui.dashboard.screens import dialogs as help_view
 from tui.dashboard.screens import home_rows as home
+from tui.dashboard.screens.base import SizedScreen
 from tui.dashboard.screens.compare import CompareScreen
-from tui.dashboard.screens.dialogs import Text
+from tui.dashboard.screens.dialogs import Ask, Text
 from tui.dashboard.screens.new import NewScreen
 from tui.dashboard.widgets.bar import KeyBar
 from tui.dashboard.widgets.lines import Lines
 from tui.dashboard.widgets.table import LineTable
-from tui.plaintext import one_line
 from tui.viewer.report_text import render
 
 if TYPE_CHECKING:
@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 
     from textual.app import ComposeResult
 
-    from tui.commands.list import Entry
-    from tui.dashboard.app import RefeedApp
+    from sessions.listing import Entry
 
 LOOK_EVERY = 2.0
 ASKED = "csv,md,latex"
@@ -56,7 +55,6 @@ class Listed(Message):
     """The sessions were read."""
 
     def __init__(self, entries: Sequence[Entry], error: str = "") -> None:
-        """Hold them."""
         super().__init__()
         self.entries = tuple(entries)
         self.error = error
@@ -66,7 +64,6 @@ class Reported(Message):
     """A session's report was made."""
 
     def __init__(self, lines: Sequence[str]) -> None:
-        """Hold it."""
         super().__init__()
         self.lines = tuple(lines)
 
@@ -90,7 +87,6 @@ class HomeScreen(SizedScreen):
     ]
 
     def __init__(self) -> None:
-        """Nothing is read before it is shown."""
         super().__init__()
         self.marked: frozenset[str] = frozenset()
         self._entries: tuple[Entry, ...] = ()
@@ -109,12 +105,7 @@ class HomeScreen(SizedScreen):
         self.query_one(KeyBar).show(KEYS)
         self.query_one(LineTable).focus()
         self._look()
-        self.set_interval(LOOK_EVERY * (2 if self.refeed.slow else 1), self._look_if_shown)
-
-    @property
-    def refeed(self) -> RefeedApp:
-        """The application, by its own type."""
-        return cast("RefeedApp", self.app)
+        self.set_interval(LOOK_EVERY * (2 if self.services.slow else 1), self._look_if_shown)
 
     def _look_if_shown(self) -> None:
         if self.is_current and not self._looking:  # a first look at long journals outlasts that time
@@ -152,12 +143,12 @@ class HomeScreen(SizedScreen):
     def _show(self) -> None:
         table = self.query_one(LineTable)
         width = table.room
-        table.show(home.SessionRows(self._entries, self.marked, width, self.refeed.glyphs), home.columns(width))
+        table.show(home.SessionRows(self._entries, self.marked, width, self.services.glyphs), home.columns(width))
         self._tell()
 
     def _tell(self) -> None:
         """Say in full which session the cursor is on."""
-        lines = home.detail(self.entry, max(40, self.app.size.width - 2), self.refeed.glyphs)
+        lines = home.detail(self.entry, max(40, self.app.size.width - 2), self.services.glyphs)
         self.query_one("#home-detail", Lines).show(lines)
 
     def on_line_table_moved(self, message: LineTable.Moved) -> None:
@@ -190,7 +181,7 @@ class HomeScreen(SizedScreen):
         if entry is None:
             return
         try:
-            self.refeed.open(entry.folder, "replay" if mode == "replay" else "attach")
+            self.services.open(entry.folder, "replay" if mode == "replay" else "attach")
         except RefeedError as error:
             self.notify(one_line(str(error)), severity="error", markup=False)
 
@@ -228,7 +219,7 @@ class HomeScreen(SizedScreen):
                 self._export(entry, tuple(part.strip() for part in answer.split(",") if part.strip()), out)
 
         question = f"Export {entry.row.id} to {out}: which formats? ({', '.join(FORMATS)})"
-        self.refeed.ask(one_line(question), chosen, ASKED)
+        self.app.push_screen(Ask(one_line(question), ASKED), chosen)
 
     @work(thread=True, group="export")
     def _export(self, entry: Entry, formats: tuple[str, ...], out: Path) -> None:
@@ -269,4 +260,4 @@ class HomeScreen(SizedScreen):
     def action_copy(self) -> None:
         """Copy the session's id."""
         if self.entry is not None:
-            self.refeed.copy(self.entry.row.id)
+            self.services.copy(self.entry.row.id)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from sessions.text import one_line
 from tui.dashboard.widgets.table import Column
 from tui.dashboard.words import block, status, wrapped
-from tui.plaintext import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tui.commands.list import Entry
+    from sessions.listing import Entry
     from tui.dashboard.style import Glyphs, Line, Span
 
 NARROW: Final = (
@@ -64,7 +64,6 @@ class SessionRows:
     """Sessions, newest first; a row's name is derived from the session's id."""
 
     def __init__(self, entries: Sequence[Entry], marked: frozenset[str], width: int, glyphs: Glyphs) -> None:
-        """Show these, with those marked."""
         self.entries = tuple(entries)
         self._marked = marked
         self._columns = columns(width)
@@ -77,7 +76,6 @@ class SessionRows:
         return hash(entry.row.id)
 
     def __len__(self) -> int:
-        """How many."""
         return len(self.entries)
 
     def key(self, row: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 from textual import work
@@ -13,11 +13,11 @@ from textual.message import Message
 from sessions.disk import texts as side_files
 from sessions.errors import RefeedError
 from sessions.events import Pivot
-from tui.dashboard.panels.base import SizedScreen
+from sessions.text import one_line
 from tui.dashboard.panels.inspector import inspector
+from tui.dashboard.screens.base import SizedScreen
 from tui.dashboard.widgets.bar import KeyBar
 from tui.dashboard.widgets.lines import Lines, ScrollLines
-from tui.plaintext import one_line
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
 
     from sessions.disk.texts import ProblemTexts
-    from tui.dashboard.app import RefeedApp
     from tui.dashboard.widgets.table import LineTable
-    from tui.viewer.session import Watched
+    from tui.viewer.session import LiveSession
 
 KEYS = (("esc", "back"), ("n p", "next, previous pivot"), ("arrows", "scroll"), ("y", "copy"), ("?", "help"))
 
@@ -36,7 +35,6 @@ class Found(Message):
     """A pivot's event and its problem's texts were read."""
 
     def __init__(self, pivot: Pivot | None, texts: ProblemTexts | None, missing: str) -> None:
-        """Hold them."""
         super().__init__()
         self.pivot = pivot
         self.texts = texts
@@ -69,16 +67,16 @@ class InspectorScreen(SizedScreen):
         Binding("y", "copy", "copy"),
     ]
 
-    def __init__(self, watched: Watched, table: LineTable, key: int) -> None:
+    def __init__(self, session: LiveSession, table: LineTable, key: int) -> None:
         """Inspect a pivot of the table.
 
         Args:
-            watched: the session.
+            session: the session.
             table: whose rows are walked.
             key: row of `state.pivots`.
         """
         super().__init__()
-        self.watched = watched
+        self.session = session
         self._table = table
         self._key = key
         self._found: Found | None = None
@@ -97,15 +95,15 @@ class InspectorScreen(SizedScreen):
 
     @work(thread=True, exclusive=True)
     def _read(self, key: int) -> None:
-        state = self.watched.state
+        state = self.session.state
         texts, missing = None, "this session keeps no texts"
         try:
-            event = pivot_at(self.watched.folder.journal_path, state.pivots.cell(key, "seq"))
+            event = pivot_at(self.session.folder.journal_path, state.pivots.cell(key, "seq"))
             row = state.problems.get(event.problem)
             if row is None or row.outcome is None:
                 missing = "texts are stored when the problem closes"
             elif row.texts[0] and row.attempt == event.attempt:
-                texts = side_files.read(self.watched.folder.texts_path, *row.texts)
+                texts = side_files.read(self.session.folder.texts_path, *row.texts)
             elif row.attempt != event.attempt:
                 missing = "this attempt was abandoned; texts belong to the later one"
         except RefeedError as error:
@@ -134,7 +132,7 @@ class InspectorScreen(SizedScreen):
         if found.pivot is None:
             body.show((((one_line(found.missing, 400), "bad"),),))
             return
-        glyphs = cast("RefeedApp", self.app).glyphs
+        glyphs = self.services.glyphs
         body.show(inspector(found.pivot, found.texts, found.missing, max(40, self.app.size.width - 4), glyphs))
 
     def action_next(self, step: int) -> None:
@@ -147,7 +145,7 @@ class InspectorScreen(SizedScreen):
 
     def action_copy(self) -> None:
         """Copy everything that is shown."""
-        cast("RefeedApp", self.app).copy(self.query_one(ScrollLines).text)
+        self.services.copy(self.query_one(ScrollLines).text)
 
     def action_back(self) -> None:
         """Back to the table."""

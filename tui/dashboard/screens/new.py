@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from typing import TYPE_CHECKING, ClassVar, Final, cast
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from rich.cells import cell_len
 from textual import work
@@ -15,13 +15,13 @@ from engine.worker.supervisor import launch
 from sessions.errors import RefeedError
 from sessions.numbers import rough
 from sessions.presets import PRESETS
-from tui.dashboard.panels.base import SizedScreen
+from sessions.text import one_line
+from tui.dashboard.screens.base import SizedScreen
 from tui.dashboard.screens.dialogs import Ask, Confirm
 from tui.dashboard.widgets.bar import KeyBar
 from tui.dashboard.widgets.lines import Lines
 from tui.dashboard.widgets.table import Column, LineTable
 from tui.dashboard.words import heading, money, wrapped
-from tui.plaintext import one_line
 from tui.setup.draft import NAMES, OUTSIDE, Draft, meanings
 from tui.setup.launching import create, teller
 
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
 
     from engine.registration import Estimate
-    from sessions.disk.store import SessionFolder
-    from tui.dashboard.app import RefeedApp
+    from sessions.store import SessionFolder
     from tui.dashboard.style import Glyphs, Ink, Line, Span
 
 KEYS = (
@@ -47,7 +46,6 @@ class Sized(Message):
     """What the draft will take was estimated."""
 
     def __init__(self, lines: tuple[Line, ...]) -> None:
-        """Hold it in words."""
         super().__init__()
         self.lines = lines
 
@@ -56,7 +54,6 @@ class Launched(Message):
     """A worker is ready, or it is not and this says why."""
 
     def __init__(self, folder: SessionFolder | None, error: str) -> None:
-        """Hold the session, or the error."""
         super().__init__()
         self.folder = folder
         self.error = error
@@ -78,15 +75,9 @@ class NewScreen(SizedScreen):
     ]
 
     def __init__(self) -> None:
-        """Start from the first preset."""
         super().__init__()
         self.draft = Draft()
         self._launching = False
-
-    @property
-    def refeed(self) -> RefeedApp:
-        """The application, by its own type."""
-        return cast("RefeedApp", self.app)
 
     def compose(self) -> ComposeResult:
         """Preset, fields, estimate, command."""
@@ -124,7 +115,7 @@ class NewScreen(SizedScreen):
 
     @work(thread=True, exclusive=True, group="estimate")
     def _estimate(self, draft: Draft, width: int) -> None:
-        lines: list[Line] = [heading("Estimate", width, self.refeed.glyphs)]
+        lines: list[Line] = [heading("Estimate", width, self.services.glyphs)]
         try:
             asked = draft.asked()
             spec, trouble = asked.spec, ""
@@ -138,7 +129,7 @@ class NewScreen(SizedScreen):
                 lines += wrapped(trouble, width, "warn")
         except RefeedError as error:
             lines += wrapped(str(error), width, "bad")
-        lines.append(heading("Command", width, self.refeed.glyphs))
+        lines.append(heading("Command", width, self.services.glyphs))
         lines += wrapped(draft.command(), width, "strong")
         self.post_message(Sized(tuple(lines)))
 
@@ -154,7 +145,7 @@ class NewScreen(SizedScreen):
     def _explain(self) -> None:
         name = NAMES[self.query_one(LineTable).cursor]
         width = max(40, self.app.size.width - 2)
-        self.query_one("#new-meaning", Lines).show(detail(self.draft, name, width, self.refeed.glyphs))
+        self.query_one("#new-meaning", Lines).show(detail(self.draft, name, width, self.services.glyphs))
 
     def on_line_table_chosen(self, message: LineTable.Chosen) -> None:
         """Change a field."""
@@ -185,7 +176,7 @@ class NewScreen(SizedScreen):
 
     def action_copy(self) -> None:
         """Copy the command."""
-        self.refeed.copy(self.draft.command())
+        self.services.copy(self.draft.command())
 
     def action_launch(self) -> None:
         """Ask, then register and start the worker."""
@@ -225,7 +216,7 @@ class NewScreen(SizedScreen):
             self._show(message.error)
             return
         self.dismiss()
-        self.refeed.open(message.folder, "attach")
+        self.services.open(message.folder, "attach")
 
     def action_back(self) -> None:
         """Back to the list."""
@@ -260,12 +251,10 @@ class FieldRows:
     """Fields of a draft; a row's name is its place."""
 
     def __init__(self, draft: Draft) -> None:
-        """Take the values as they are."""
         self._draft = draft
         self._meanings = meanings()
 
     def __len__(self) -> int:
-        """How many."""
         return len(NAMES)
 
     def key(self, row: int) -> int:

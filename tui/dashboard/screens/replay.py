@@ -11,10 +11,11 @@ from textual.message import Message
 
 from sessions.numbers import clock
 from tui.dashboard.screens.campaign import CampaignScreen
+from tui.dashboard.screens.dialogs import Ask
 from tui.dashboard.widgets.lines import Lines
 from tui.dashboard.words import bar, joined
-from tui.viewer.feed import Tape, read_all
-from tui.viewer.session import Watched, Worker, process
+from tui.viewer.session import LiveSession, Worker, process
+from tui.viewer.tape import Tape, read_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -65,7 +66,6 @@ class Loaded(Message):
     """A recorded session was read to its end."""
 
     def __init__(self, tape: Tape, broken: str) -> None:
-        """Hold it."""
         super().__init__()
         self.tape = tape
         self.broken = broken
@@ -74,10 +74,9 @@ class Loaded(Message):
 class Refolded(Message):
     """A replay was folded up to another place."""
 
-    def __init__(self, watched: Watched, position: int) -> None:
-        """Hold the state at that place."""
+    def __init__(self, session: LiveSession, position: int) -> None:
         super().__init__()
-        self.watched = watched
+        self.session = session
         self.position = position
 
 
@@ -101,14 +100,14 @@ class ReplayScreen(CampaignScreen):
         Binding("f", "failure", "jump to the first failure", show=False),
     ]
 
-    def __init__(self, watched: Watched, *, speed: float = 1.0) -> None:
+    def __init__(self, session: LiveSession, *, speed: float = 1.0) -> None:
         """Prepare; reading starts when it is shown.
 
         Args:
-            watched: the session, with nothing folded.
+            session: the session, with nothing folded.
             speed: recorded seconds a second.
         """
-        super().__init__(watched)
+        super().__init__(session)
         self.tape: Tape | None = None
         self.seeking = False
         self._speed = speed
@@ -117,7 +116,7 @@ class ReplayScreen(CampaignScreen):
     @property
     def settled(self) -> bool:
         """Whether the place that was asked for is shown."""
-        return self.watched.caught_up and not self.seeking
+        return self.session.caught_up and not self.seeking
 
     def below(self) -> Iterable[Widget]:
         """The line of the tape."""
@@ -142,7 +141,7 @@ class ReplayScreen(CampaignScreen):
         """Paint the tape's line, too."""
         super().paint_frame()
         width = max(1, self.app.size.width - 2)
-        line = tape_line(self.tape, width, self.refeed.glyphs, seeking=self.seeking)
+        line = tape_line(self.tape, width, self.services.glyphs, seeking=self.seeking)
         self.query_one("#tape", Lines).show((line,))
 
     def action_hold(self) -> None:
@@ -158,14 +157,14 @@ class ReplayScreen(CampaignScreen):
 
     @work(thread=True, exclusive=True, group="tape")
     def _load(self) -> None:
-        events, broken = read_all(self.watched.folder, self.watched.registration.digest)
+        events, broken = read_all(self.session.folder, self.session.registration.digest)
         self.post_message(Loaded(Tape(events, speed=self._speed), broken))
 
     def on_loaded(self, message: Loaded) -> None:
         """Start the tape."""
         self.tape = message.tape
         self._advanced_at = time.monotonic()
-        self.watched.heard(Worker(), caught_up=True, broken=message.broken)
+        self.session.heard(Worker(), caught_up=True, broken=message.broken)
         self.repaint(force=True)
 
     def _advance(self) -> None:
@@ -173,7 +172,7 @@ class ReplayScreen(CampaignScreen):
         passed, self._advanced_at = now - self._advanced_at, now
         if self.tape is None or self.seeking:
             return
-        self.watched.take(self.tape.advance(passed))
+        self.session.take(self.tape.advance(passed))
 
     def seek(self, position: int) -> None:
         """Show the recording as it was after its first `position` events."""
@@ -182,7 +181,7 @@ class ReplayScreen(CampaignScreen):
             return
         position = max(0, min(position, len(tape.events)))
         if position >= tape.position and position - tape.position <= FOLD_INLINE:
-            self.watched.take(tape.events[tape.position : position])
+            self.session.take(tape.events[tape.position : position])
             tape.place(position)
             self.repaint(force=True)
             return
@@ -192,16 +191,16 @@ class ReplayScreen(CampaignScreen):
 
     @work(thread=True, exclusive=True, group="tape")
     def _refold(self, events: list[AnyEvent], position: int) -> None:
-        fresh = Watched.of(self.watched.folder, "replay")
+        fresh = LiveSession.of(self.session.folder, "replay")
         fresh.take(events[:position])
         self.post_message(Refolded(fresh, position))
 
     def on_refolded(self, message: Refolded) -> None:
         """Continue from the other place."""
-        fresh = message.watched
-        fresh.revision = self.watched.revision + 1
-        fresh.heard(Worker(), caught_up=True, broken=self.watched.broken)
-        self.watched = fresh
+        fresh = message.session
+        fresh.revision = self.session.revision + 1
+        fresh.heard(Worker(), caught_up=True, broken=self.session.broken)
+        self.session = fresh
         self.seeking = False
         if self.tape is not None:
             self.tape.place(message.position)
@@ -240,7 +239,7 @@ class ReplayScreen(CampaignScreen):
             else:
                 self.seek(place)
 
-        self.refeed.ask("Go to which task index?", chosen)
+        self.app.push_screen(Ask("Go to which task index?"), chosen)
 
     def action_crossing(self) -> None:
         """To the problem at which the stop rule's e-value crossed 1/alpha."""
@@ -249,7 +248,7 @@ class ReplayScreen(CampaignScreen):
 
     @work(thread=True, exclusive=True, group="tape")
     def _find_crossing(self, tape: Tape) -> None:
-        whole = Watched.of(self.watched.folder, "replay")
+        whole = LiveSession.of(self.session.folder, "replay")
         whole.take(tape.events)
         crossing = process(whole.state).crossing
         place = None if crossing is None else tape.close_of(crossing.problem)

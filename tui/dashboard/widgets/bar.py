@@ -24,12 +24,10 @@ class TabBar(Inked):
         """A title was clicked."""
 
         def __init__(self, number: int) -> None:
-            """Number of the panel, from 1."""
             super().__init__()
             self.number = number
 
     def __init__(self, titles: Sequence[str], *, id: str) -> None:  # noqa: A002  (Textual's name)
-        """Hold the titles."""
         super().__init__(id=id)
         self._titles = tuple(titles)
         self._current = 0
@@ -79,7 +77,6 @@ class KeyBar(Inked):
     """Keys and what they do; those that do not fit are in the help."""
 
     def __init__(self, *, id: str) -> None:  # noqa: A002  (Textual's name)
-        """Start empty."""
         super().__init__(id=id)
         self._keys: tuple[tuple[str, str], ...] = ()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textual.widgets import Input
 
-from tui.plaintext import one_line
+from sessions.text import one_line
 
 
 class PlainInput(Input):

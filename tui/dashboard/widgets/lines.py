@@ -24,7 +24,6 @@ class Lines(Inked):
     DEFAULT_CSS = "Lines { height: auto; width: 1fr; }"
 
     def __init__(self, lines: Sequence[Line] = (), *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002  (Textual's name)
-        """Start with these lines."""
         super().__init__(id=id, classes=classes)
         self._lines = tuple(lines)
 
@@ -64,7 +63,6 @@ class ScrollLines(ScrollView, Inked, can_focus=True):
     ]
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002  (Textual's name)
-        """Start empty."""
         super().__init__(id=id)
         self._lines: tuple[Line, ...] = ()
 

@@ -194,7 +194,6 @@ class Plot(Inked):
     DEFAULT_CSS = "Plot { height: 1fr; width: 1fr; }"
 
     def __init__(self, *, id: str | None = None, ascii_only: bool = False) -> None:  # noqa: A002  (Textual's name)
-        """Start without a figure."""
         super().__init__(id=id)
         self.ascii_only = ascii_only
         self.draws = 0

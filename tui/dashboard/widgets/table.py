@@ -52,7 +52,6 @@ class NoRows:
     """An empty table."""
 
     def __len__(self) -> int:
-        """None."""
         return 0
 
     def cells(self, row: int) -> Sequence[Span]:
@@ -89,7 +88,6 @@ class LineTable(ScrollView, Inked, can_focus=True):
         """Enter or a click on the cursor's row."""
 
         def __init__(self, table: LineTable, key: int) -> None:
-            """Name the row."""
             super().__init__()
             self.table = table
             self.key = key
@@ -103,7 +101,6 @@ class LineTable(ScrollView, Inked, can_focus=True):
         """The cursor is on another row."""
 
         def __init__(self, table: LineTable, key: int) -> None:
-            """Name the row."""
             super().__init__()
             self.table = table
             self.key = key

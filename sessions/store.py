@@ -5,134 +5,37 @@ This module and what it imports stay free of numpy, so that `refeed-tui list` st
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
 import os
 import re
 import secrets
 import time
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
-import platformdirs
 
-from sessions.disk.files import FOLDER_MODE, failure, open_regular, read_bounded, sync_folder, write_atomic
-from sessions.disk.folder import RunInfo, held, lock
-from sessions.disk.summary import Summary, refresh
+from sessions.disk.files import FOLDER_MODE, failure, sync_folder, write_atomic
+from sessions.disk.folder import NAME_LIMIT, Folder, home, lock
 from sessions.errors import RefeedError
-from sessions.spec import Registration, check
+from sessions.state.summary import Summary, refresh
 from sessions.text import printable
 
 if TYPE_CHECKING:
-    from sessions.spec import CampaignSpec
+    from sessions.spec import Registration
 
 SessionState = Literal["running", "paused", "finished", "stopped", "aborted", "failed", "interrupted", "imported"]
 
 ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 # No vowels, so that no id spells a word; no digits or letters that look alike.
 _LETTERS: Final = "bcdfghjkmnpqrstvwxz23456789"
-_NAME_LIMIT: Final = 64
-_SPEC_LIMIT: Final = 1 << 20
 _TRIES: Final = 100
 _NAMING_SECONDS: Final = 10.0  # to look through all sessions and make one takes milliseconds
 FRESH_SECONDS: Final = 60.0
-STARTING_SECONDS: Final = 10.0  # from registration to the worker's lock: a third of a second, more on a busy machine
 
 
-def home() -> Path:
-    """Folder that holds everything of refeed-tui: $REFEED_TUI_HOME, else the platform's state folder."""
-    chosen = os.environ.get("REFEED_TUI_HOME", "")
-    return Path(chosen).absolute() if chosen else platformdirs.user_state_path("refeed-tui")
-
-
-@dataclass(frozen=True)
-class SessionFolder:
-    """One session on disk.
-
-    Attributes:
-        path: its folder, absolute.
-    """
-
-    path: Path
-
-    @property
-    def id(self) -> str:
-        """Name of the folder."""
-        return printable(self.path.name)
-
-    @property
-    def spec_path(self) -> Path:
-        """The locked spec and its digest."""
-        return self.path / "spec.json"
-
-    @property
-    def journal_path(self) -> Path:
-        """The events."""
-        return self.path / "events.jsonl"
-
-    @property
-    def texts_path(self) -> Path:
-        """Folder of the side files with texts."""
-        return self.path / "texts"
-
-    @property
-    def log_path(self) -> Path:
-        """What the engine printed."""
-        return self.path / "worker.log"
-
-    @property
-    def run_path(self) -> Path:
-        """Which process runs it."""
-        return self.path / "run.json"
-
-    @property
-    def lock_path(self) -> Path:
-        """Locked while a worker lives."""
-        return self.path / "lock"
-
-    @property
-    def summary_path(self) -> Path:
-        """Cache of `summary`."""
-        return self.path / "summary.json"
-
-    @cached_property
-    def _registration(self) -> Registration:
-        try:
-            return msgspec.json.decode(read_bounded(self.spec_path, _SPEC_LIMIT), type=Registration)
-        except FileNotFoundError:
-            raise RefeedError("session", f"no session at {self.path}", "`refeed-tui list` shows sessions") from None
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise RefeedError("integrity", f"{self.spec_path} cannot be understood: {error}") from None
-
-    @cached_property
-    def _spec(self) -> CampaignSpec:
-        return check(self._registration.campaign())  # a stranger's numbers must be in range before anything counts
-
-    def registration(self) -> Registration:
-        """The stored spec with its digest and name.
-
-        Raises:
-            RefeedError: kind "session" when there is none; kind "integrity" when it cannot be understood.
-        """
-        return self._registration
-
-    def spec(self) -> CampaignSpec:
-        """The spec, its digest checked.
-
-        Raises:
-            RefeedError: kind "integrity" when the stored spec does not match its digest; kind "spec" when it is
-                out of range.
-        """
-        return self._spec
-
-    @property
-    def name(self) -> str | None:
-        """The session's name, if it has one, as one printable line."""
-        name = self._registration.name
-        return None if name is None else printable(name, _NAME_LIMIT)
+class SessionFolder(Folder):
+    """One session: its folder, and what its journal says in short."""
 
     def summary(self) -> Summary:
         """The session in a few integers; reads what the journal gained since the last time, and caches it.
@@ -140,32 +43,7 @@ class SessionFolder:
         Raises:
             RefeedError: kind "session" or "integrity" when the spec cannot be read, "failed" when the journal cannot.
         """
-        return refresh(self.summary_path, self.journal_path, self._registration.digest)
-
-    def live(self) -> bool:
-        """Whether a worker holds the session's lock.
-
-        Raises:
-            RefeedError: as `locks.held`.
-        """
-        return held(self.lock_path)
-
-    def starting(self) -> bool:
-        """Whether the first worker of a session that was registered moments ago is still to take its lock.
-
-        A session that was copied or imported has a journal, and one whose start was refused has a lock.
-        """
-        if os.path.lexists(self.lock_path) or os.path.lexists(self.journal_path):
-            return False
-        try:
-            return abs(time.time() - self.spec_path.stat().st_mtime) < STARTING_SECONDS
-        except OSError:
-            return False
-
-    def give_up(self) -> None:
-        """Say that no worker is coming: leave a lock that nobody holds, as a worker does that came and went."""
-        with contextlib.suppress(OSError, RefeedError):  # nothing can be written there, and whoever gives up says why
-            os.close(open_regular(self.lock_path, os.O_RDWR | os.O_CREAT))
+        return refresh(self.summary_path, self.journal_path, self.registration().digest, self.spec())
 
     def elsewhere(self) -> str:
         """Host on which a worker seems to run although its lock is not seen here (some network volumes); else empty.
@@ -182,15 +60,7 @@ class SessionFolder:
             silent = time.time() - self.journal_path.stat().st_mtime
         except OSError:
             return ""
-        return printable(run.host, _NAME_LIMIT) if silent < FRESH_SECONDS else ""
-
-    def run(self) -> RunInfo | None:
-        """The last worker, living or dead; None before the first.
-
-        Raises:
-            RefeedError: kind "integrity" when run.json cannot be understood.
-        """
-        return RunInfo.read(self.run_path)
+        return printable(run.host, NAME_LIMIT) if silent < FRESH_SECONDS else ""
 
     def state(self, summary: Summary | None = None) -> SessionState:
         """What the session is doing now.
@@ -358,10 +228,10 @@ def check_name(name: str) -> str:
         RefeedError: kind "usage", saying what a name may be.
     """
     bad = not name.isprintable() or "/" in name or name != name.strip() or name.startswith("-")
-    if bad or not 1 <= len(name) <= _NAME_LIMIT:
+    if bad or not 1 <= len(name) <= NAME_LIMIT:
         raise RefeedError(
             "usage",
             f"name {printable(name)!r} cannot be used",
-            f"1 to {_NAME_LIMIT} printable characters, no slash, no dash in front",
+            f"1 to {NAME_LIMIT} printable characters, no slash, no dash in front",
         )
     return name

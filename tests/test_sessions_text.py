@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import json
+import tomllib
 import unicodedata
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui.plaintext import UNSAFE, lines, one_line
+from sessions.text import UNSAFE, json_printable, lines, one_line, printable, toml_string
 
 
 @pytest.mark.parametrize(
@@ -54,3 +56,31 @@ def test_long_text_is_cut_with_a_mark() -> None:
 def test_lines_split_at_newlines_only() -> None:
     """Text of several lines keeps them; a stray carriage return cannot overwrite a line."""
     assert lines("a\r\nb\rc\n\td") == ["a", "b\\rc", "        d"]
+
+
+@pytest.mark.parametrize("name", ["\u591c\u306e\u76e3\u67fb", "a\xa0b", "\u591c\u3000\u4e8c", "caf\xe9"])
+def test_a_name_of_any_script_is_spelt_alike_everywhere(name: str) -> None:
+    """Letters and spaces of a script are no danger: lists, messages, JSON and TOML leave them alone."""
+    assert one_line(name) == printable(name) == name
+    assert json_printable(json.dumps(name, ensure_ascii=False).encode()).decode() == f'"{name}"'
+    assert toml_string(name) == f'"{name}"'
+
+
+@given(st.text(max_size=300))
+def test_printable_is_one_short_line_for_any_text(text: str) -> None:
+    """Nothing that moves a cursor survives, and text without such signs stays as it is up to the limit."""
+    shown = printable(text)
+    assert len(shown) <= 200
+    assert not any(unicodedata.category(c) in UNSAFE for c in shown)
+    if len(text) <= 200 and not any(unicodedata.category(c) in UNSAFE for c in text):
+        assert shown == text
+
+
+@given(st.text(alphabet=st.characters(exclude_categories=["Cs"])))
+def test_json_and_toml_say_the_same_with_nothing_that_acts(text: str) -> None:
+    """Both read back to the text, and hold no character that a terminal obeys."""
+    encoded = json_printable(json.dumps(text, ensure_ascii=False).encode()).decode()
+    written = toml_string(text)
+    assert json.loads(encoded) == text
+    assert tomllib.loads(f"x = {written}")["x"] == text
+    assert not any(unicodedata.category(c) in UNSAFE for c in encoded + written)
