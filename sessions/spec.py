@@ -21,6 +21,7 @@ Numerics = Literal["split", "natural", "invariant"]
 CacheFailurePolicy = Literal["abort", "drop-problem", "record"]
 StopRule = Literal["none", "symmetry", "betting"]
 Grading = Literal["solution", "published"]
+Grader = Literal["number", "math", "exact"]
 PivotFilter = Literal["margin", "published"]
 Screen = Literal["none", "mixed"]
 
@@ -61,6 +62,7 @@ class CampaignSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         max_pivots: pivots per rollout, earliest first.
         pivot_filter: "margin", or "published" (the published harness's fault, for comparison).
         grading: "solution" grades trunk, forced token and continuation; "published" the continuation alone.
+        grader: "number" compares exact numbers, "math" what math-verify can parse, "exact" strings.
         max_trunk_tokens: generated tokens of a trunk.
         max_cont_tokens: generated tokens of a continuation.
         probe_tokens: generated tokens of a greedy probe.
@@ -110,6 +112,7 @@ class CampaignSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     max_pivots: int = 5
     pivot_filter: PivotFilter = "margin"
     grading: Grading = "solution"
+    grader: Grader = "number"
     max_trunk_tokens: int = 512
     max_cont_tokens: int = 400
     probe_tokens: int = 32
@@ -212,6 +215,11 @@ def _check_combinations(spec: CampaignSpec) -> None:
         raise _reject("temperature", spec.temperature, f"above 0: {spec.rollouts} greedy trunks would be one trunk")
 
 
+def _check_grader(spec: CampaignSpec) -> None:
+    if spec.grading == "published" and spec.grader != "number":
+        raise _reject("grader", spec.grader, "`number` with grading = published, which reads numbers alone")
+
+
 def check(spec: CampaignSpec) -> CampaignSpec:
     """Return the spec when every field is in range and no two contradict.
 
@@ -220,6 +228,7 @@ def check(spec: CampaignSpec) -> CampaignSpec:
     """
     _check_ranges(spec)
     _check_combinations(spec)
+    _check_grader(spec)
     return spec
 
 
