@@ -44,7 +44,8 @@ class CampaignSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         batch_invariant: batch-invariant kernels.
         attention_backend: vllm only, by its own name ("FLASH_ATTN", "FLEX_ATTENTION"); None for its choice.
         numerics: embedded engine only.
-        task: "arithmetic", "gsm8k", "gsm8k:PATH", or "jsonl:PATH" with lines {"question": TEXT, "answer": NUMBER}.
+        task: "arithmetic", "gsm8k", "gsm8k:PATH", "math:PATH", "jsonl:PATH" with lines {"question": TEXT, "answer":
+            NUMBER}, "hub:NAME?split=SPLIT", or a plug-in's name (docs/tasks.md).
         prompt: instruction after the question; None for the task's own.
         system_prompt: system message; None for none.
         start: first task index.

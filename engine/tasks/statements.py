@@ -89,7 +89,7 @@ def _cut_after(text: str, start: int) -> str:
 
 def explicit(text: str) -> list[Statement]:
     r"""Every "answer: N", "the answer is N", \boxed{}, "#### N" and <answer>, in the order of the text."""
-    return sorted((*_labelled(text), *_boxed(text), *_marked(text)))
+    return sorted((*_labelled(text), *boxed(text), *_marked(text)))
 
 
 def bold(text: str) -> list[Statement]:
@@ -209,7 +209,7 @@ def _labelled(text: str) -> Iterator[Statement]:
         yield Statement(match.end(), re.split(r"[\n。]|####|</?answer>|<\|", line, maxsplit=1)[0])
 
 
-def _boxed(text: str) -> Iterator[Statement]:
+def boxed(text: str) -> Iterator[Statement]:
     r"""The content of each \boxed{...}, with nested braces."""
     for match in _last(re.finditer(r"\\(?:boxed|fbox)\s?\{", text)):
         depth, start = 1, match.end()
