@@ -82,7 +82,7 @@ def read_gold(gold: str) -> Quantity:
     """
     value = whole(gold)
     if value is None:
-        message = f"the gold answer {gold[:80]!r} is not one number"
+        message = f"the gold answer {quantities.quoted(gold)} is not one number"
         raise RefeedError("task", message, "give each problem's answer as a number, or choose another grader")
     return value
 

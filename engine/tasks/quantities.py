@@ -211,3 +211,8 @@ def spell(quantity: Quantity) -> str:
         text = f"{minutes // 60}:{minutes % 60:02d}" + (f":{seconds:02d}" if seconds else "")
         return f"{text} {quantity.half}" if quantity.half else text
     return str(quantity)
+
+
+def quoted(text: str) -> str:
+    """The first characters of a text in quotes and on one line, for a message; a backslash of LaTeX stays one."""
+    return repr(text[:80]).replace("\\\\", "\\")

@@ -13,7 +13,7 @@ import threading
 from functools import lru_cache
 from typing import Any, Final
 
-from engine.tasks import statements
+from engine.tasks import quantities, statements
 from sessions.errors import RefeedError
 
 LONGEST: Final = 300
@@ -39,7 +39,7 @@ def read_gold(gold: str) -> None:
     """
     parsed = _parsed(gold)
     if not parsed or not _verify(parsed, parsed):
-        message = f"math-verify cannot read the gold answer {gold[:80]!r}"
+        message = f"math-verify cannot read the gold answer {quantities.quoted(gold)}"
         raise RefeedError("task", message, "correct it, or use grader = exact")
 
 
