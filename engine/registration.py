@@ -198,7 +198,7 @@ def _settled(spec: CampaignSpec) -> CampaignSpec:
 
 def _with_task(spec: CampaignSpec) -> CampaignSpec:
     """The settled spec with its task's instruction and digest, its window of problems looked at."""
-    task = open_task(str(spec.task))
+    task = open_task(str(spec.task), spec.grader)
     task.problem(spec.start)
     task.problem(spec.start + spec.problems - 1)
     prompt = task.instruction if spec.prompt is None else spec.prompt

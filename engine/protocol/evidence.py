@@ -53,7 +53,7 @@ def served(bench: Bench, trunks: TrunkSet, cuts: Sequence[Cut], run: PassRun) ->
         correct = None
         if slot.k is not None:
             text = solution_text(bench, trunks, cuts[slot.cut], slot.arm, completion)
-            correct = grade(text, trunks.problem.gold, bench.spec.grading)
+            correct = grade(text, trunks.problem.gold, bench.spec.grading, bench.spec.grader)
         groups[slot.cut].append(Served(slot, completion, correct))
     return groups
 

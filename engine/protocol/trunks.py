@@ -121,7 +121,8 @@ def _graded(
 ) -> TrunkSet:
     rule = pivot_rule(bench)
     correct = tuple(
-        grade(bench.backend.decode(completion.tokens), problem.gold, bench.spec.grading) for completion in completions
+        grade(bench.backend.decode(completion.tokens), problem.gold, bench.spec.grading, bench.spec.grader)
+        for completion in completions
     )
     selections = tuple(select(len(prompt), done.tokens, done.logprobs, rule) for done in completions)
     kept = bench.spec.screen == "none" or len(set(correct)) > 1
