@@ -66,6 +66,7 @@ class CampaignSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         probe_tokens: generated tokens of a greedy probe.
         wave: problems whose trunks are generated together; 0 for 4 (12 with a screen), less if blocks would not last.
         group: problems whose passes run as one batch; 0 for 4, never more than a wave.
+        fidelity_nats: largest difference of a logprob between exact 1 and the trunk that it continues, nats.
         on_cache_failure: what a failed cache check ends.
         stop: sequential stop rule.
         alpha: of the stop rule and intervals' sequential counterparts.
@@ -115,6 +116,7 @@ class CampaignSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     probe_tokens: int = 32
     wave: int = 0
     group: int = 0
+    fidelity_nats: float = 1.0
     on_cache_failure: CacheFailurePolicy = "abort"
     stop: StopRule = "none"
     alpha: float = 0.05
@@ -160,7 +162,7 @@ MINIMUM: Final[dict[str, float]] = {
     "top_logprobs": MIN_LOGPROBS,
 }
 ABOVE: Final[dict[str, float]] = dict.fromkeys(
-    ("margin", "max_hours", "max_cost", "top_p", "gpu_memory_utilization", "alpha"), 0
+    ("margin", "fidelity_nats", "max_hours", "max_cost", "top_p", "gpu_memory_utilization", "alpha"), 0
 )
 AT_MOST: Final[dict[str, float]] = {"top_p": 1, "gpu_memory_utilization": 1, "alpha": 0.5, "seed": 2**63 - 1}
 LARGEST: Final = 2**31 - 1  # of every other whole number; none of them means anything beyond
