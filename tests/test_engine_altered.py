@@ -10,6 +10,7 @@ import torch
 
 from engine.backend import FirstToken
 from engine.protocol import passes
+from engine.protocol.seeds import request_seed
 from engine.protocol.trunks import TrunkSet
 from sessions.events import CacheFailure, Pivot, ProblemClosed
 from tests.helpers.campaigns import SMALL, Faulty, conduct, registered, start
@@ -94,7 +95,7 @@ def test_trunks_recomputed_by_prefill(engine: EmbeddedBackend, tmp_path: Path) -
                 seq.preemptions = scheduler.preemptions = 0
         return schedule()
 
-    scheduler.schedule = recompute  # type: ignore[method-assign, assignment]
+    scheduler.schedule = recompute  # type: ignore[method-assign]
     match = engine._ledger.match
 
     def match_no_own(hashes: Sequence[bytes], limit: int) -> list[int]:
@@ -111,7 +112,7 @@ def test_trunks_recomputed_by_prefill(engine: EmbeddedBackend, tmp_path: Path) -
         store(block, block_hash, origin)  # type: ignore[arg-type]
         engine._ledger._by_hash[block_hash].move_to_end(block, last=False)
 
-    engine._ledger.match, engine._ledger.store = match_no_own, store_newest_first  # type: ignore[method-assign, assignment]
+    engine._ledger.match, engine._ledger.store = match_no_own, store_newest_first  # type: ignore[method-assign]
     record = conduct(SPEC, tmp_path, backend=engine)
     assert lost
     require_aborted(record, "exact-1", "origin")
@@ -159,10 +160,10 @@ def test_a_plan_whose_prefix_is_one_token_short(
 
 def test_one_seed_for_both_arms(engine: EmbeddedBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Seeds that forget the arm are found in the plan."""
-    seed = passes.request_seed
+    seed: Callable[..., int] = request_seed
 
     def no_arm(*args: object) -> int:
-        return seed(*args[:5], "actual", *args[6:])  # type: ignore[arg-type]
+        return seed(*args[:5], "actual", *args[6:])
 
     monkeypatch.setattr(passes, "request_seed", no_arm)
     require_aborted(conduct(SPEC, tmp_path, backend=engine), "exact-1", "plan")
@@ -190,11 +191,12 @@ def test_a_replica_that_is_planned_with_other_seeds(
     engine: EmbeddedBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A later pass must ask what exact 1 asked."""
-    seed, calls = passes.request_seed, [0]
+    seed: Callable[..., int] = request_seed
+    calls = [0]
 
     def drifting(*args: object) -> int:
         calls[0] += 1
-        return seed(*args) + calls[0] // 1000  # type: ignore[arg-type]
+        return seed(*args) + calls[0] // 1000
 
     calls[0] = 1000 - 72  # exact 1 of 12 pivots, two arms and three continuations
     monkeypatch.setattr(passes, "request_seed", drifting)
