@@ -124,6 +124,10 @@ class CampaignSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     group: Annotated[
         Index, Meta(description="problems whose passes run as one batch; 0 for 4, never more than a wave.")
     ] = 0
+    fidelity_nats: Annotated[
+        Positive,
+        Meta(description="largest difference of a logprob between exact 1 and the trunk that it continues, nats."),
+    ] = 1.0
     on_cache_failure: Annotated[CacheFailurePolicy, Meta(description="what a failed cache check ends.")] = "abort"
     stop: Annotated[StopRule, Meta(description="sequential stop rule.")] = "none"
     alpha: Annotated[
