@@ -108,6 +108,17 @@ class SequentialT:
         return smallest
 
 
+def advance(
+    grid: NDArray[np.float64], mass: NDArray[np.float64], step: float, edge: float, points: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Move the living mass of a Gaussian walk by one increment of standard deviation `step`, kept below `edge`."""
+    to = np.linspace(-8.0, edge, points)
+    density = np.exp(-0.5 * ((to[:, None] - grid[None, :]) / step) ** 2) @ mass / (step * np.sqrt(2 * np.pi))
+    weight = np.full(points, to[1] - to[0])
+    weight[[0, -1]] /= 2
+    return to, density * weight
+
+
 def gaussian_bounds(fractions: list[float], alpha: float, points: int = 2001) -> list[float]:
     """One-sided z bounds at increasing information fractions, by recursive integration (Armitage et al. 1969)."""
     bounds: list[float] = []
@@ -121,11 +132,7 @@ def gaussian_bounds(fractions: list[float], alpha: float, points: int = 2001) ->
             crossing = float(mass @ ndtr((grid - middle) / step))
             low, high = (middle, high) if crossing > allowed else (low, middle)
         bounds.append(high / float(np.sqrt(fraction)))
-        edge = np.linspace(-8.0, high, points)
-        density = np.exp(-0.5 * ((edge[:, None] - grid[None, :]) / step) ** 2) @ mass / (step * np.sqrt(2 * np.pi))
-        weight = np.full(points, edge[1] - edge[0])
-        weight[[0, -1]] /= 2
-        grid, mass = edge, density * weight
+        grid, mass = advance(grid, mass, float(step), high, points)
         before, used = fraction, spent(fraction, alpha)
     return bounds
 

@@ -23,6 +23,7 @@ from stats.margin import Margin, margin
 from stats.paired import Bias, McNemar, bias, mcnemar
 from stats.probes import ProbeReport, probe_report
 from stats.rates import NothingSeen, RateInterval, clustered_rate, nothing_seen
+from stats.registered import GroupSequential, group_sequential
 from stats.selection import Selection, overlap_counts, selection
 from stats.sequential import Crossing, EProcess, Monitor, PathPoint, Process, StopRule, monitor
 from stats.signflip import SignFlip, sign_flip_mean, sign_flip_pooled
@@ -30,6 +31,8 @@ from stats.table import EXACT2, REFEED, UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from numpy.typing import NDArray
 
     from stats.cache import CacheTally
     from stats.table import PivotTable
@@ -94,6 +97,9 @@ class Report:
 
     Attributes:
         k: the distinct K, ascending.
+        exact1_excess, exact1_sign_flip: the pooled excess and its test under the treatment-independent conditioning.
+        group_sequential: the test of a campaign with a registered number of problems, over those problems only; None
+            where no number is registered.
         no_decode_state: common conditioning on the pivots whose whole hit lies in the prompt, a free control; None
             where no ledger says how a hit was written.
         notes: the caller's own; `sessions.report.reasons.all_notes` puts the reason for every None before them.
@@ -107,11 +113,14 @@ class Report:
     exact1: RateReport
     eligibility: Eligibility
     pooled_excess: Pooled
+    exact1_excess: Pooled
+    exact1_sign_flip: SignFlip
     pooled_bootstrap: Bootstrap
     pooled_sign_flip: SignFlip
     clustered: ProblemMean
     clustered_sign_flip: SignFlip
     sequential: SequentialReport
+    group_sequential: GroupSequential | None
     mcnemar: McNemar
     bias: Bias
     selection: dict[str, SelectionReport]
@@ -131,6 +140,7 @@ def report(
     seed: int = 0,
     draws: int = DRAWS,
     thresholds: Sequence[str] = THRESHOLDS,
+    registered: int | None = None,
     cache: CacheTally | None = None,
     notes: Sequence[str] = (),
 ) -> Report:
@@ -143,6 +153,7 @@ def report(
         seed: of the bootstrap and of Monte Carlo sign flips.
         draws: bootstrap draws of problems.
         thresholds: of the critical-token selection, as decimal text.
+        registered: problems that the campaign registered before it began; None for an open-ended one.
         cache: what the cache checks came to, if the caller knows.
         notes: the caller's own, for example what pooling dropped.
 
@@ -151,6 +162,7 @@ def report(
     """
     counts = problem_counts(table)
     d, n = counts.excess, counts.n
+    exact1 = problem_counts(table, "exact1")
     overlaps = [overlap_counts(table, cut, compared) for cut in thresholds for compared in (REFEED, EXACT2)]
     excess_ci, *overlap_ci = bootstrap_ratios(
         [(d, n), *((overlap.both, overlap.either) for overlap in overlaps)], draws=draws, seed=seed
@@ -162,14 +174,17 @@ def report(
         informative_problems=counts.informative,
         k=tuple(int(value) for value in np.unique(table.k)),
         common=_rates(table, "common", counts),
-        exact1=_rates(table, "exact1", problem_counts(table, "exact1")),
+        exact1=_rates(table, "exact1", exact1),
         eligibility=eligibility(table.net),
         pooled_excess=pooled(d, n),
+        exact1_excess=pooled(exact1.excess, exact1.n),
+        exact1_sign_flip=sign_flip_pooled(exact1.excess, exact1.n, seed=seed),
         pooled_bootstrap=excess_ci,
         pooled_sign_flip=sign_flip_pooled(d, n, seed=seed),
         clustered=problem_mean(d, n),
         clustered_sign_flip=sign_flip_mean(d, n, seed=seed),
         sequential=_sequential(monitor(table.problems, d, n, alpha=alpha)),
+        group_sequential=None if registered is None else _group_sequential(d, n, registered, alpha, seed),
         mcnemar=mcnemar(table),
         bias=bias(table),
         selection={
@@ -215,6 +230,14 @@ def _sequential(watch: Monitor) -> SequentialReport:
         plain_crossing=watch.plain.crossing,
         path=tuple(watch.path),
     )
+
+
+def _group_sequential(
+    d: NDArray[np.int64], n: NDArray[np.int64], registered: int, alpha: float, seed: int
+) -> GroupSequential:
+    """Test over the registered problems; what was measured beyond them has no boundary."""
+    xs = [int(top) / int(low) if low > 0 else None for top, low in zip(d, n, strict=True)]
+    return group_sequential(xs[:registered], registered, alpha, seed)
 
 
 def _no_decode_state(table: PivotTable) -> Disagreement | None:
