@@ -9,6 +9,7 @@ import numpy as np
 
 from stats.bootstrap import DRAWS, Bootstrap, bootstrap_ratios
 from stats.clustered import Pooled, ProblemMean, pooled, problem_mean
+from stats.confidence import betting_sequence
 from stats.decision import Decision, decide
 from stats.disagreement import (
     Condition,
@@ -20,6 +21,7 @@ from stats.disagreement import (
     problem_counts,
 )
 from stats.margin import Margin, margin
+from stats.overlap import JaccardIntervals, jaccard_intervals
 from stats.paired import Bias, McNemar, bias, mcnemar
 from stats.probes import ProbeReport, probe_report
 from stats.rates import NothingSeen, RateInterval, clustered_rate, nothing_seen
@@ -66,7 +68,13 @@ class ProcessReport:
 
 @dataclass(frozen=True, slots=True)
 class SequentialReport:
-    """Inference that survives being watched, and the plain t (fixed-n only: valid once, at a planned end)."""
+    """Inference that survives being watched, and the plain t (fixed-n only: valid once, at a planned end).
+
+    Attributes:
+        mean_at_least, mean_at_most: betting bounds of the per-problem mean, each one-sided at 1 - alpha and the best of
+            all looks. The lower bound of the symmetry process is one of a centre of symmetry and of no mean.
+        t_e_withheld: why the t e-process says nothing, whatever its value.
+    """
 
     alpha: float
     symmetry: ProcessReport
@@ -76,6 +84,9 @@ class SequentialReport:
     plain_t: float | None
     plain_crossing: Crossing | None
     path: tuple[PathPoint, ...]
+    mean_at_least: float | None
+    mean_at_most: float | None
+    t_e_withheld: str | None
 
     def followed(self, rule: StopRule) -> ProcessReport:
         """What `Monitor.followed` was at the end."""
@@ -84,11 +95,12 @@ class SequentialReport:
 
 @dataclass(frozen=True, slots=True)
 class SelectionReport:
-    """Critical-token selection at one threshold, with BCa intervals over problems of both Jaccards."""
+    """Critical-token selection at one threshold, with BCa and with clustered intervals of both Jaccards."""
 
     selection: Selection
     refeed_ci: Bootstrap
     replica_ci: Bootstrap
+    jaccards: JaccardIntervals
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +200,12 @@ def report(
         mcnemar=mcnemar(table),
         bias=bias(table),
         selection={
-            cut: SelectionReport(selection(table, cut), *overlap_ci[2 * at : 2 * at + 2])
+            cut: SelectionReport(
+                selection(table, cut),
+                overlap_ci[2 * at],
+                overlap_ci[2 * at + 1],
+                jaccard_intervals(overlaps[2 * at], overlaps[2 * at + 1]),
+            )
             for at, cut in enumerate(thresholds)
         },
         margin=margin(table),
@@ -220,6 +237,7 @@ def _sequential(watch: Monitor) -> SequentialReport:
         lower = watch.lower(name) if name is not None else None
         return ProcessReport(running.e, running.e_max, running.crossing, lower)
 
+    least, most = betting_sequence(np.array(watch.xs, dtype=np.float64), watch.alpha)
     return SequentialReport(
         alpha=watch.alpha,
         symmetry=process(watch.symmetry, "symmetry"),
@@ -229,6 +247,9 @@ def _sequential(watch: Monitor) -> SequentialReport:
         plain_t=watch.plain.t,
         plain_crossing=watch.plain.crossing,
         path=tuple(watch.path),
+        mean_at_least=least,
+        mean_at_most=most,
+        t_e_withheld="withheld: all x are equal, and it takes x for Gaussian" if watch.plain.all_equal else None,
     )
 
 
