@@ -29,6 +29,7 @@ from stats.registered import GroupSequential, group_sequential
 from stats.selection import Selection, overlap_counts, selection
 from stats.sequential import Crossing, EProcess, Monitor, PathPoint, Process, StopRule, monitor
 from stats.signflip import SignFlip, sign_flip_mean, sign_flip_pooled
+from stats.size import CreditChange, credit_change, leave_one_out
 from stats.table import EXACT2, REFEED, UNKNOWN
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from stats.cache import CacheTally
+    from stats.clustered import Interval
     from stats.table import PivotTable
 
 __all__ = ["THRESHOLDS", "ProcessReport", "RateReport", "Report", "SelectionReport", "SequentialReport",
@@ -110,6 +112,7 @@ class Report:
     Attributes:
         k: the distinct K, ascending.
         exact1_excess, exact1_sign_flip: the pooled excess and its test under the treatment-independent conditioning.
+        leave_one_out: range of the pooled excess with one problem left out.
         group_sequential: the test of a campaign with a registered number of problems, over those problems only; None
             where no number is registered.
         no_decode_state: common conditioning on the pivots whose whole hit lies in the prompt, a free control; None
@@ -127,6 +130,8 @@ class Report:
     pooled_excess: Pooled
     exact1_excess: Pooled
     exact1_sign_flip: SignFlip
+    leave_one_out: Interval | None
+    credit_change: CreditChange
     pooled_bootstrap: Bootstrap
     pooled_sign_flip: SignFlip
     clustered: ProblemMean
@@ -191,6 +196,8 @@ def report(
         pooled_excess=pooled(d, n),
         exact1_excess=pooled(exact1.excess, exact1.n),
         exact1_sign_flip=sign_flip_pooled(exact1.excess, exact1.n, seed=seed),
+        leave_one_out=leave_one_out(d, n),
+        credit_change=credit_change(table),
         pooled_bootstrap=excess_ci,
         pooled_sign_flip=sign_flip_pooled(d, n, seed=seed),
         clustered=problem_mean(d, n),
