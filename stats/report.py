@@ -25,7 +25,6 @@ from stats.overlap import JaccardIntervals, jaccard_intervals
 from stats.paired import Bias, McNemar, bias, mcnemar
 from stats.probes import ProbeReport, probe_report
 from stats.rates import NothingSeen, RateInterval, clustered_rate, nothing_seen
-from stats.registered import GroupSequential, group_sequential
 from stats.selection import Selection, overlap_counts, selection
 from stats.sequential import Crossing, EProcess, Monitor, PathPoint, Process, StopRule, monitor
 from stats.signflip import SignFlip, sign_flip_mean, sign_flip_pooled
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
 
     from stats.cache import CacheTally
     from stats.clustered import Interval
+    from stats.registered import GroupSequential
     from stats.table import PivotTable
 
 __all__ = ["THRESHOLDS", "ProcessReport", "RateReport", "Report", "SelectionReport", "SequentialReport",
@@ -264,6 +264,8 @@ def _group_sequential(
     d: NDArray[np.int64], n: NDArray[np.int64], registered: int, alpha: float, seed: int
 ) -> GroupSequential:
     """Test over the registered problems; what was measured beyond them has no boundary."""
+    from stats.registered import group_sequential  # noqa: PLC0415  (it loads scipy, which importing must not)
+
     xs = [int(top) / int(low) if low > 0 else None for top, low in zip(d, n, strict=True)]
     return group_sequential(xs[:registered], registered, alpha, seed)
 
