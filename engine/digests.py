@@ -79,7 +79,8 @@ def open_inputs(spec: CampaignSpec, hear: Hear | None = None) -> Inputs:
     Raises:
         RefeedError: kind "task" or "engine", when they are gone or another's.
     """
-    task = open_task(str(spec.task))
+    tell = None if hear is None else lambda said: hear(f"warning: {said}", 1.0)
+    task = open_task(str(spec.task), spec.grader, tell)
     _as_registered("task", spec.task, task.digest, spec.task_digest)
     seen = () if spec.model_digest is None else tuple(map(_seen, _files(spec)))
     _as_registered("engine", spec.model, digest_of_model(spec, hear), spec.model_digest)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from sessions.spec import CampaignSpec, EngineName
 
     Hear = Callable[[str, float], None]
+    CheckFirst = Callable[[CampaignSpec, Path, str], str]
 
 NEEDS: Final = {"embedded": ("torch", "tokenizers", "safetensors", "transformers"), "vllm": ("vllm",)}
 PAPER_MODEL: Final = "Qwen/Qwen2.5-7B-Instruct"
@@ -197,7 +198,7 @@ def _settled(spec: CampaignSpec) -> CampaignSpec:
 
 def _with_task(spec: CampaignSpec) -> CampaignSpec:
     """The settled spec with its task's instruction and digest, its window of problems looked at."""
-    task = open_task(str(spec.task))
+    task = open_task(str(spec.task), spec.grader)
     task.problem(spec.start)
     task.problem(spec.start + spec.problems - 1)
     prompt = task.instruction if spec.prompt is None else spec.prompt
@@ -220,8 +221,13 @@ def resolve(spec: CampaignSpec, hear: Hear | None = None) -> CampaignSpec:
     return check(msgspec.structs.replace(resolved, model_digest=digest_of_model(resolved, hear)))
 
 
-def first_prompt(spec: CampaignSpec, task: Task) -> str | None:
+def first_prompt(spec: CampaignSpec, task: Task, check_first: CheckFirst = check_checkpoint) -> str | None:
     """The first problem's prompt as the model would get it; None where the model's files are not on this machine.
+
+    Args:
+        spec: resolved.
+        task: its problems.
+        check_first: looks at the model's files, in this process or, as `check_apart`, in another.
 
     Raises:
         RefeedError: kind "engine", as `engine.backends.early.check_checkpoint`, for a model that cannot be measured.
@@ -230,7 +236,7 @@ def first_prompt(spec: CampaignSpec, task: Task) -> str | None:
     if not (folder / "config.json").is_file():  # of the hub, or in Mistral's own format
         return None
     instruction = task.instruction if spec.prompt is None else spec.prompt
-    return check_checkpoint(spec, folder, user_message(task.problem(spec.start), instruction))
+    return check_first(spec, folder, user_message(task.problem(spec.start), instruction))
 
 
 def rehearse(spec: CampaignSpec) -> tuple[CampaignSpec, tuple[str, ...]]:

@@ -315,6 +315,19 @@ class CacheProof(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defau
     reason: str = ""
 
 
+class Fidelity(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+    """The first token of exact 1's actual-arm probe against the trunk that it continues.
+
+    Attributes:
+        argmax: "same" as the trunk's likeliest token at that index; "other", among the trunk's recorded likeliest;
+            "outside" of them; or "beyond": the trunk ended at its pivot, so that there is nothing to compare with.
+        delta: |difference of the probed token's raw logprob|, nats; None where the trunk has none recorded.
+    """
+
+    argmax: Literal["same", "other", "outside", "beyond"]
+    delta: Nats | None = None
+
+
 class Pivot(Event, frozen=True, kw_only=True, gc=False, tag="pivot"):
     """One pivot after its third pass, all passes inside. Evidence once its problem closed in the same attempt.
 
@@ -338,6 +351,7 @@ class Pivot(Event, frozen=True, kw_only=True, gc=False, tag="pivot"):
         actual_logprob: raw logprob of the sampled token.
         alternative_logprob: raw logprob of the forced token.
         rank: rank of the sampled token among raw logprobs, from 1; ties share the better rank.
+        fidelity: exact 1 against its trunk; None in imports and in sessions from before it was recorded.
     """
 
     problem: Count
@@ -359,6 +373,7 @@ class Pivot(Event, frozen=True, kw_only=True, gc=False, tag="pivot"):
     actual_logprob: Nats | None = None
     alternative_logprob: Nats | None = None
     rank: Count | None = None
+    fidelity: Fidelity | None = None
 
 
 class CacheFailure(Event, frozen=True, kw_only=True, gc=False, tag="cache-failure"):
@@ -375,6 +390,7 @@ class CacheFailure(Event, frozen=True, kw_only=True, gc=False, tag="cache-failur
         found: cached tokens that it reported; None when missing.
         reason: in words.
         policy: what the failure ends.
+        check: name of the check; empty in sessions from before checks had names.
     """
 
     problem: Count
@@ -387,6 +403,7 @@ class CacheFailure(Event, frozen=True, kw_only=True, gc=False, tag="cache-failur
     found: Count | None
     reason: str
     policy: str
+    check: str = ""
 
 
 class ProblemClosed(Event, frozen=True, kw_only=True, gc=False, tag="problem-closed"):

@@ -28,6 +28,7 @@ Numerics = Literal["split", "natural", "invariant"]
 CacheFailurePolicy = Literal["abort", "drop-problem", "record"]
 StopRule = Literal["none", "symmetry", "betting"]
 Grading = Literal["solution", "published"]
+Grader = Literal["number", "math", "exact"]
 PivotFilter = Literal["margin", "published"]
 Screen = Literal["none", "mixed"]
 
@@ -70,8 +71,8 @@ class CampaignSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     task: Annotated[
         str | None,
         Meta(
-            description='"arithmetic", "gsm8k", "gsm8k:PATH", or "jsonl:PATH" with lines '
-            '{"question": TEXT, "answer": NUMBER}.'
+            description='"arithmetic", "gsm8k", "gsm8k:PATH", "math:PATH", "jsonl:PATH" with lines '
+            '{"question": TEXT, "answer": NUMBER}, "hub:NAME?split=SPLIT", or a plug-in\'s name (docs/tasks.md).'
         ),
     ] = None
     prompt: Annotated[str | None, Meta(description="instruction after the question; None for the task's own.")] = None
@@ -106,6 +107,10 @@ class CampaignSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         Grading,
         Meta(description='"solution" grades trunk, forced token and continuation; "published" the continuation alone.'),
     ] = "solution"
+    grader: Annotated[
+        Grader,
+        Meta(description='"number" compares exact numbers, "math" what math-verify can parse, "exact" strings.'),
+    ] = "number"
     max_trunk_tokens: Annotated[Count, Meta(description="generated tokens of a trunk.")] = 512
     max_cont_tokens: Annotated[Count, Meta(description="generated tokens of a continuation.")] = 400
     probe_tokens: Annotated[Count, Meta(description="generated tokens of a greedy probe.")] = 32
@@ -119,6 +124,10 @@ class CampaignSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     group: Annotated[
         Index, Meta(description="problems whose passes run as one batch; 0 for 4, never more than a wave.")
     ] = 0
+    fidelity_nats: Annotated[
+        Positive,
+        Meta(description="largest difference of a logprob between exact 1 and the trunk that it continues, nats."),
+    ] = 1.0
     on_cache_failure: Annotated[CacheFailurePolicy, Meta(description="what a failed cache check ends.")] = "abort"
     stop: Annotated[StopRule, Meta(description="sequential stop rule.")] = "none"
     alpha: Annotated[
@@ -234,6 +243,8 @@ def _check_combinations(spec: CampaignSpec) -> None:
         raise _reject("scan_limit", spec.scan_limit, f"at least problems = {spec.problems}")
     if spec.temperature == 0 and spec.rollouts > 1:
         raise _reject("temperature", spec.temperature, f"above 0: {spec.rollouts} greedy trunks would be one trunk")
+    if spec.grading == "published" and spec.grader != "number":
+        raise _reject("grader", spec.grader, "`number` with grading = published, which reads numbers alone")
     greedy = spec.cont_temperature == 0 or (spec.cont_temperature is None and spec.temperature == 0)
     if greedy and spec.k > 1:
         raise _reject("k", spec.k, "1 with greedy continuations: the others would be the same text again")

@@ -101,3 +101,29 @@ def lower_bound(x: NDArray[np.float64], process: Process, alpha: float = 0.05) -
         middle = (low + high) / 2
         low, high = (middle, high) if log_e(middle) >= need else (low, middle)
     return low
+
+
+def betting_sequence(x: NDArray[np.float64], alpha: float = 0.05) -> tuple[float | None, float | None]:
+    """Bounds of the mean that hold at every look, each one-sided at 1 - alpha: at least, and at most.
+
+    The bounds of all looks so far are intersected: the largest m at which the betting process on x ever stood at
+    1/alpha is the running maximum of the lower bounds, and the upper one is the same on -x. No shape is assumed.
+
+    Args:
+        x: float64 [T] in [-1, 1], informative problems in order.
+        alpha: one-sided level of each bound.
+    """
+    below = _running_lower(-x, alpha)
+    return _running_lower(x, alpha), None if below is None else -below
+
+
+def _running_lower(x: NDArray[np.float64], alpha: float) -> float | None:
+    """Largest m in (-1, 1) that the betting process has ruled out as a mean at some look; None where there is none."""
+    need = -math.log(alpha)
+    low, high = -1.0 + 1e-9, 1.0 - 1e-9
+    if len(x) == 0 or float(betting_path(x, alpha, low).max()) < need:
+        return None
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if float(betting_path(x, alpha, middle).max()) >= need else (low, middle)
+    return low

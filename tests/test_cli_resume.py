@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
+from engine.backends.load import known
 from engine.registration import resolve
 from sessions.disk.folder import RunInfo, lock
 from sessions.disk.hooks import kept
@@ -37,10 +38,14 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def stopped(**settings: object) -> SessionFolder:
-    """A session of twelve problems that was stopped, as registered, after eight."""
+    """A session of twelve problems that was stopped, as registered, after eight.
+
+    Its engine differs from a real one only in what is known once that has loaded.
+    """
     spec = resolve(msgspec.structs.replace(SPEC, task_digest=None, problems=12, **settings))
     body = [event for problem in range(8) for event in measured(problem, (FLIPPED, FLIPPED))]
-    return write([opened(), engine_ready(), *body, Ended(state="stopped", exit_code=0, reason="as registered")], spec)
+    engine = msgspec.structs.replace(engine_ready(), numerics={**known(spec, os.environ), "kernels": "split"})
+    return write([opened(), engine, *body, Ended(state="stopped", exit_code=0, reason="as registered")], spec)
 
 
 def wait_for_end(folder: SessionFolder) -> None:

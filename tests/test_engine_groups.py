@@ -218,3 +218,17 @@ def test_too_few_blocks_are_a_warning_before_any_pass(tmp_path: Path) -> None:
     plan = record.of(WavePlanned)[0]
     assert f"{plan.blocks_allocated:,}" in warning.text
     assert plan.reason == "even one problem's trunks might not last"
+
+
+def test_a_preempted_request_of_a_dropped_problem_cuts_nobody_elses_pass_short(engine: Backend, tmp_path: Path) -> None:
+    """The one problem that is still checked is not alone in the batch: company may own up to the preemption."""
+    spec = registered(FOUR, problems=2, wave=2, on_cache_failure="drop-problem")
+
+    def own(done: Completion) -> Completion:
+        return replace(done, preemptions=int("1.0/exact-2/" in done.id and done.id.endswith("k0")))
+
+    faulty = replace(short_hit("exact-1"), inner=engine, completion=own)
+    faulty.step = lambda stats: replace(stats, preemptions=int(faulty.batches == 3))
+    record = conduct(spec, tmp_path, backend=faulty)
+    assert [(event.problem, event.outcome) for event in record.of(ProblemClosed)] == [(0, "measured"), (1, "dropped")]
+    assert not any(event.stopped for event in record.of(PassEnded) if event.problem == 0)

@@ -11,13 +11,14 @@ from engine.protocol.pivots import Site
 from sessions.spec import CampaignSpec
 
 BLOCK = 16
+PROMPT = 20
 SPEC = CampaignSpec(k=2, rollouts=2, max_cont_tokens=50, probe_tokens=8)
 TRUNKS = ("7.0/trunk/w0/r0", "7.0/trunk/w0/r1")
 
 
 def cut(rollout: int, position: int) -> Cut:
     """A pivot at this position of this rollout's trunk, token 1 against token 2."""
-    site = Site(position, position - 20, 0.1, 1, 2, -0.6, -0.7, 1)
+    site = Site(position, position - PROMPT, 0.1, 1, 2, -0.6, -0.7, 1)
     return Cut(rollout, tuple(range(100, 100 + position)), TRUNKS[rollout], site)
 
 
@@ -29,9 +30,10 @@ def plan(number: int, cold_by: str = "") -> PassPlan:
     return plan_pass(SPEC, PASSES[number], 7, 0, CUTS, BLOCK, cold_by)  # type: ignore[arg-type] # parametrised
 
 
-def origins(owner: str, blocks: int, decode: int = BLOCK) -> tuple[BlockOrigin, ...]:
-    """A hit of this many whole blocks stored by one request."""
-    return tuple(BlockOrigin(owner, number * BLOCK, decode) for number in range(blocks))
+def origins(owner: str, blocks: int, prompt: int = PROMPT) -> tuple[BlockOrigin, ...]:
+    """A hit of this many whole blocks stored by one request, whose prompt has this many tokens."""
+    starts = range(0, blocks * BLOCK, BLOCK)
+    return tuple(BlockOrigin(owner, start, min(max(start + BLOCK - prompt, 0), BLOCK)) for start in starts)
 
 
 def resumed(pass_plan: PassPlan, number: int = 0) -> FirstToken:
@@ -148,6 +150,27 @@ def test_a_block_of_another_owner_fails_an_exact_request() -> None:
     assert "7.0/exact-1/x" in failure.reason
 
 
+@pytest.mark.parametrize(
+    ("number", "origin", "words"),
+    [
+        (1, BlockOrigin(TRUNKS[0], 0, 0), "token 16, but starts at 0"),
+        (0, BlockOrigin(TRUNKS[0], 16, 0), "token 0, but starts at 16"),
+        (1, BlockOrigin(TRUNKS[0], 16, 0), "12 tokens that were written in decode, but has 0"),
+        (0, BlockOrigin(TRUNKS[0], 0, 4), "0 tokens that were written in decode, but has 4"),
+    ],
+)
+def test_the_right_owners_wrong_block_fails_an_exact_request(number: int, origin: BlockOrigin, words: str) -> None:
+    """Block i starts at i*b and has exactly the decode-time tokens that lie behind the prompt."""
+    exact = plan(0)
+    blocks = list(origins(TRUNKS[0], 2))
+    blocks[number] = origin
+    failure = check_first_token(exact, FirstToken(exact.requests[0].id, 32, tuple(blocks)), BLOCK, ledger=True)
+    assert failure is not None
+    assert (failure.scope, failure.check, failure.request) == ("problem", "origin", exact.requests[0].id)
+    assert f"block {number} " in failure.reason
+    assert words in failure.reason
+
+
 def test_a_ledger_that_lost_track_fails() -> None:
     """A backend that promises origins and gives none, or too few, proves nothing."""
     exact = plan(0)
@@ -174,7 +197,7 @@ def test_a_refeed_follower_may_hit_this_pass_but_nothing_older() -> None:
     """Followers hit their leader's fresh prefill, as pipelines run it; a block from before the pass is a failure."""
     cold = plan(2, "salt")
     leader, follower = cold.requests[0].id, cold.requests[1].id
-    assert check_first_token(cold, FirstToken(follower, 32, origins(leader, 2, 0)), BLOCK, ledger=True) is None
+    assert check_first_token(cold, FirstToken(follower, 32, origins(leader, 2, 33)), BLOCK, ledger=True) is None
     stale = check_first_token(cold, FirstToken(follower, 32, origins(TRUNKS[0], 2)), BLOCK, ledger=True)
     assert stale is not None
     assert (stale.scope, stale.expected) == ("problem", None)

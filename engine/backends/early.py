@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import importlib.util
+import subprocess
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+import msgspec
 
 from engine.backends.chat import Chat
 from engine.backends.embedded.config import read_config
 from engine.backends.fields import Fields, read_json
+from sessions.errors import Kind, RefeedError
+from sessions.spec import CampaignSpec
 
-if TYPE_CHECKING:
-    from sessions.spec import CampaignSpec
-
+SECONDS: Final = 120
 MID_TRUNK: Final = "it cannot resume in the middle of a trunk, so no pivot can be verified; use another model"
 # Fields that configurations of state-space and other recurrent layers have.
 RECURRENT: Final = (
@@ -25,6 +29,58 @@ RECURRENT: Final = (
     "time_step_rank",
 )
 WHOLE: Final = frozenset({"full_attention", "attention"})
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """What `check_checkpoint` returned, or raised, in another process.
+
+    Attributes:
+        prompt: as the model would get it.
+        kind: of the refusal; None where there is none.
+        message: of the refusal.
+        hint: of the refusal.
+    """
+
+    prompt: str = ""
+    kind: Kind | None = None
+    message: str = ""
+    hint: str = ""
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """Arguments of `check_checkpoint`, for another process."""
+
+    spec: CampaignSpec
+    folder: str
+    user: str
+
+
+def check_apart(spec: CampaignSpec, folder: Path, user: str) -> str:
+    """As `check_checkpoint`, in a process of its own: transformers takes seconds to import, and brings torch."""
+    asked = msgspec.json.encode(Request(spec=spec, folder=str(folder), user=user))
+    command = [sys.executable, "-P", "-W", "ignore", "-m", "engine.backends.early"]
+    try:
+        done = subprocess.run(command, input=asked, capture_output=True, timeout=SECONDS, check=False)
+        answer = msgspec.json.decode(done.stdout.splitlines()[-1:][0], type=Answer)
+    except (subprocess.TimeoutExpired, IndexError, msgspec.DecodeError) as error:
+        message = f"the tokenizer of {folder} could not be looked at: {type(error).__name__}"
+        raise RefeedError("engine", message, "python -c 'import transformers' may say why") from error
+    if answer.kind is not None:
+        raise RefeedError(answer.kind, answer.message, answer.hint)
+    return answer.prompt
+
+
+def main() -> None:
+    """Answer one request on standard input, in the last line of standard output."""
+    asked = msgspec.json.decode(sys.stdin.buffer.read(), type=Request)
+    try:
+        answer = Answer(prompt=check_checkpoint(asked.spec, Path(asked.folder), asked.user))
+    except RefeedError as error:
+        answer = Answer(kind=error.kind, message=error.message, hint=error.hint)
+    except ModuleNotFoundError as error:
+        hint = "install an engine, from the checkout, with: pip install '.[embedded]' or '.[vllm]'"
+        answer = Answer(kind="engine", message=f"{asked.folder} needs {error.name}, which is not installed", hint=hint)
+    sys.stdout.buffer.write(b"\n" + msgspec.json.encode(answer) + b"\n")
 
 
 def check_checkpoint(spec: CampaignSpec, folder: Path, user: str) -> str:
@@ -98,3 +154,7 @@ def _of_transformers() -> set[Any]:
     from transformers.models.auto import modeling_auto  # noqa: PLC0415 - seconds, and only for what vLLM lacks
 
     return set(modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values())
+
+
+if __name__ == "__main__":
+    main()

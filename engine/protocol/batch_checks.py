@@ -37,7 +37,8 @@ class BatchWatch:
     Attributes:
         failures: failed checks so far, in order of arrival.
         verified: requests whose check passed, by problem.
-        seen: request ids whose first token arrived.
+        seen: cached tokens that each request reported with its first token, by request id.
+        generated: tokens that the engine says it generated in its steps.
     """
 
     def __init__(
@@ -70,7 +71,8 @@ class BatchWatch:
         """
         self.failures: list[CheckFailure] = []
         self.verified: Counter[int] = Counter()
-        self.seen: set[str] = set()
+        self.seen: dict[str, int | None] = {}
+        self.generated = 0
         self._plans = {request: plan for plan in plans for request in plan.expectations}
         self._checked = {plan.problem for plan in plans if plan.requests}
         self._problem = problem
@@ -93,7 +95,7 @@ class BatchWatch:
 
     def first_token(self, first: FirstToken) -> bool:
         """Check a request's cache hit; False when its failure stops the batch."""
-        self.seen.add(first.id)
+        self.seen[first.id] = first.cached_tokens
         plan = self._plans.get(first.id)
         if plan is None:
             return self._may_go_on()
@@ -106,9 +108,10 @@ class BatchWatch:
 
     def step(self, stats: StepStats) -> bool:
         """Note preemptions and report progress; False when the batch must stop."""
+        self.generated = stats.tokens
         if stats.preemptions > 0 and not self._preempted:
             self._preempted = True
-            self.failures.append(spoiled_batch(PREEMPTED))
+            self.failures.append(spoiled_batch(PREEMPTED, "preempted"))
         self._report(stats)
         return self._may_go_on()
 
@@ -122,7 +125,8 @@ class BatchWatch:
         spoiled = {failure.problem for failure in self.failures if failure.scope in SPOILING[self._policy]}
         if not spoiled or not self._checked:
             return True
-        if self._policy == "abort" or (None in spoiled and len(self._checked) == 1):
+        alone = len(self._checked) == 1 and len(self._plans) == self._total  # no company that may have been hit
+        if self._policy == "abort" or (None in spoiled and alone):
             return False
         return not self._checked <= spoiled
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from engine.protocol.fidelity import actual_probes, fidelity
 from engine.protocol.passes import ARMS
 from engine.tasks.grading import grade
 from sessions.disk.texts import ContinuationText, ProbeText, ProblemTexts, TrunkText, probe_of
@@ -53,7 +54,7 @@ def served(bench: Bench, trunks: TrunkSet, cuts: Sequence[Cut], run: PassRun) ->
         correct = None
         if slot.k is not None:
             text = solution_text(bench, trunks, cuts[slot.cut], slot.arm, completion)
-            correct = grade(text, trunks.problem.gold, bench.spec.grading)
+            correct = grade(text, trunks.problem.gold, bench.spec.grading, bench.spec.grader)
         groups[slot.cut].append(Served(slot, completion, correct))
     return groups
 
@@ -108,7 +109,9 @@ def pivot_events(
         runs: exact 1, exact 2 and re-feed, as they ran.
         rows: by pass and pivot, as from `served`.
     """
-    failed = {(failure.rollout, failure.position): failure for run in runs for failure in run.failures}
+    failures = [failure for run in runs for failure in run.failures]
+    failed = {(failure.rollout, failure.position): failure for failure in reversed(failures)}
+    probes = actual_probes(runs[0].plan, cuts, runs[0].completions) if runs else []
     events = []
     for number, cut in enumerate(cuts):
         site = cut.site
@@ -136,6 +139,7 @@ def pivot_events(
                 actual_logprob=site.actual_logprob,
                 alternative_logprob=site.alternative_logprob,
                 rank=site.rank,
+                fidelity=fidelity(cut, probes[number]),
             )
         )
     return events

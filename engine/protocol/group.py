@@ -12,9 +12,12 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
+from engine.protocol.assertions import check_ids, check_plans, check_returned
 from engine.protocol.batch_checks import SPOILING, BatchWatch
+from engine.protocol.cross_checks import check_against, check_alone
 from engine.protocol.evidence import pivot_events, problem_texts, served
-from engine.protocol.passes import PASSES, CheckFailure, PassRun, plan_pass, spoiled_batch
+from engine.protocol.fidelity import check_fidelity
+from engine.protocol.passes import PASSES, PassRun, plan_pass, spoiled_batch
 from engine.protocol.trunks import aborted, preempted
 from sessions.disk import texts
 from sessions.events import CacheFailure, PassEnded, PassStarted, ProblemClosed
@@ -24,12 +27,14 @@ if TYPE_CHECKING:
 
     from engine.backend import Completion
     from engine.protocol.context import Bench
-    from engine.protocol.passes import ColdBy, Cut, Pass, PassPlan
+    from engine.protocol.passes import CheckFailure, ColdBy, Cut, Pass, PassPlan
     from engine.protocol.trunks import TrunkSet
 
 Verdict = Literal["measured", "aborted", "stopped"]
 
-REFUSED_RESET: Final = spoiled_batch("the engine refused to reset its prefix cache, so the re-feed would not be cold")
+REFUSED_RESET: Final = spoiled_batch(
+    "the engine refused to reset its prefix cache, so the re-feed would not be cold", "reset"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +81,7 @@ def record_failures(bench: Bench, problem: int, stage: str, failures: tuple[Chec
                 found=failure.found,
                 reason=failure.reason,
                 policy=bench.spec.on_cache_failure,
+                check=failure.check,
             )
         )
 
@@ -104,16 +110,26 @@ def close_dropped(bench: Bench, spoiled: Spoiled, seconds: float, batch: int) ->
 def _failures(watch: BatchWatch, plan: PassPlan, completions: tuple[Completion, ...]) -> tuple[CheckFailure, ...]:
     """A problem's own failed checks, with what only the end of a batch shows: preemption, aborts, missing reports."""
     failures = [failure for failure in watch.failures if failure.problem == plan.problem]
+    strange = check_ids(plan.problem, plan.requests, completions)
+    if strange is not None:
+        return (*failures, strange)
     lost = None if watch.stopped else aborted(plan.problem, completions)
     failures += [found for found in (preempted(plan.problem, completions), lost) if found is not None]
-    for completion in completions:
-        if completion.finish != "aborted" and completion.id not in watch.seen:
-            want = plan.expectations[completion.id]
-            reason = "the request ended without reporting its cache hit"
-            failures.append(
-                CheckFailure(plan.problem, completion.id, want.rollout, want.position, want.hit, None, reason, "pivot")
-            )
+    known = {failure.request for failure in failures}
+    failures += [found for found in check_returned(plan, completions, watch.seen) if found.request not in known]
     return tuple(failures)
+
+
+def _content(
+    bench: Bench, plan: PassPlan, cuts: tuple[Cut, ...], done: tuple[Completion, ...], first: PassRun | None
+) -> list[CheckFailure]:
+    """What a problem's completions say against the engine; nothing of a part that was cut short or is not its own."""
+    if any(completion.finish == "aborted" or not completion.tokens for completion in done):
+        return []
+    failures = check_alone(plan, done)
+    if first is None:
+        return failures + check_fidelity(plan, cuts, done, bench.spec.fidelity_nats)
+    return failures + check_against(plan, done, first.completions)
 
 
 def _split(plans: Sequence[PassPlan], completions: tuple[Completion, ...]) -> list[tuple[Completion, ...]]:
@@ -131,6 +147,7 @@ def run_pass(
     pass_: Pass,
     cold_by: ColdBy,
     company: Collection[int] = (),
+    earlier: Sequence[PassRun] = (),
 ) -> tuple[PassRun, ...]:
     """Serve one pass of a group as one batch, checking every request as its first token arrives.
 
@@ -140,6 +157,7 @@ def run_pass(
         pass_: which pass.
         cold_by: how a pass that reads only its own blocks is made cold.
         company: problems that are served and not checked.
+        earlier: exact 1 of the same group, as it ran; empty for exact 1 itself.
 
     Returns:
         each problem's part of the pass, in order.
@@ -173,23 +191,47 @@ def run_pass(
         policy=bench.spec.on_cache_failure,
     )
     began = time.monotonic()
-    refused = "reset" in cold_by and bench.backend.reset_prefix_cache() is not True
+    refused = _refused(bench, plans, group, cold_by, earlier)
     completions = () if refused else bench.backend.run(requests, watch)
     seconds = time.monotonic() - began
-    whole = (REFUSED_RESET,) if refused else _unnamed(watch, completions)
+    whole = (refused,) if refused else _unnamed(watch, completions)
     runs = []
-    for plan, part in zip(plans, _split(plans, completions), strict=True):
-        failures = () if plan.problem in company else (*whole, *_failures(watch, plan, part))
+    for number, (plan, part) in enumerate(zip(plans, _split(plans, completions), strict=True)):
+        failures = () if plan.problem in company else whole
+        if plan.problem not in company and refused is None:
+            failures += _failures(watch, plan, part)
+            if not any(failure.check == "returned" for failure in failures):
+                failures += tuple(_content(bench, plan, group[number][1], part, earlier[number] if earlier else None))
         runs.append(PassRun(plan, part, failures))
         _record(bench, runs[-1], watch.verified[plan.problem], seconds, len(plans))
     return tuple(runs)
 
 
+def _refused(
+    bench: Bench,
+    plans: Sequence[PassPlan],
+    group: Sequence[tuple[int, tuple[Cut, ...]]],
+    cold_by: ColdBy,
+    earlier: Sequence[PassRun],
+) -> CheckFailure | None:
+    """Why a pass is not served at all: it was planned wrong, or its cache could not be reset."""
+    wrong = check_plans(plans, [cuts for _, cuts in group], [run.plan for run in earlier])
+    if wrong is not None:
+        return spoiled_batch(f"the pass was planned wrong and not served: {wrong}", "plan")
+    if "reset" in cold_by and bench.backend.reset_prefix_cache() is not True:
+        return REFUSED_RESET
+    return None
+
+
 def _unnamed(watch: BatchWatch, completions: tuple[Completion, ...]) -> tuple[CheckFailure, ...]:
-    """Failures of the whole batch: of requests that the engine could not name."""
-    if any(completion.preemptions > 0 for completion in completions):
-        return ()
-    return tuple(failure for failure in watch.failures if failure.problem is None)
+    """Failures of the whole batch: of requests that the engine could not name, and tokens that no step generated."""
+    named = any(completion.preemptions > 0 for completion in completions)
+    failures = [] if named else [failure for failure in watch.failures if failure.problem is None]
+    tokens = sum(len(completion.tokens) for completion in completions)
+    if tokens > watch.generated and not watch.stopped:
+        reason = f"the engine returned {tokens} tokens, but its steps generated {watch.generated}: they are no run's"
+        failures.append(spoiled_batch(reason, "steps"))
+    return tuple(failures)
 
 
 def _record(bench: Bench, run: PassRun, verified: int, seconds: float, batch: int) -> None:
@@ -248,7 +290,7 @@ def measure(bench: Bench, sets: Sequence[TrunkSet], cold_by: ColdBy) -> Measured
     passes: list[tuple[PassRun, ...]] = []
     spoiled: dict[int, Spoiled] = {}
     for pass_ in PASSES if any(cuts for _, cuts in group) else ():
-        runs = run_pass(bench, group, pass_, cold_by, spoiled.keys())
+        runs = run_pass(bench, group, pass_, cold_by, spoiled.keys(), passes[0] if passes else ())
         for run in runs:
             failure = spoils_problem(bench, run.failures)
             if failure is not None:

@@ -15,7 +15,7 @@ from engine.protocol.seeds import request_seed
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from engine.backend import Completion, FirstToken
+    from engine.backend import BlockOrigin, Completion, FirstToken, TokenLogprobs
     from engine.protocol.pivots import Site
     from sessions.events import PassName
     from sessions.spec import CampaignSpec
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 ArmName = Literal["actual", "alternative"]
 ColdBy = Literal["", "reset", "salt", "reset+salt"]
 Scope = Literal["pivot", "problem"]
+CheckName = Literal[
+    "hit", "origin", "cold", "reset", "preempted", "aborted", "plan", "returned", "steps", "fidelity", "seeds", "arms"
+]
 
 ARMS: Final[tuple[ArmName, ArmName]] = ("actual", "alternative")
 
@@ -54,12 +57,15 @@ class Cut:
         trunk_request: id of the request that generated the trunk, and its cache salt: a hit under it can only be the
             trunk's own blocks.
         site: the pivot.
+        after: the trunk's logprobs at the index after the pivot's, which the actual arm predicts first; None where the
+            trunk ended at its pivot.
     """
 
     rollout: int
     prefix: tuple[int, ...]
     trunk_request: str
     site: Site
+    after: TokenLogprobs | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +94,7 @@ class Expectation:
         hit: cached tokens of a request that resumes everything it can.
         reads: as in Pass.
         trunk_request: whose blocks a resuming request must hit.
+        prompt: tokens of the trunk's prompt; every later token of its blocks was written in decode.
         leader: whether it is its trunk's first request of the pass; a cold leader hits nothing.
     """
 
@@ -97,6 +104,7 @@ class Expectation:
     hit: int
     reads: Literal["trunk", "own"]
     trunk_request: str
+    prompt: int
     leader: bool
 
 
@@ -124,6 +132,7 @@ class CheckFailure:
         found: cached tokens it reported.
         reason: in words.
         scope: what is spoiled whatever the policy: this pivot, or the problem.
+        check: name of the check.
     """
 
     problem: int | None
@@ -134,6 +143,7 @@ class CheckFailure:
     found: int | None
     reason: str
     scope: Scope
+    check: CheckName = "hit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,9 +161,9 @@ class PassRun:
     failures: tuple[CheckFailure, ...]
 
 
-def spoiled_batch(reason: str) -> CheckFailure:
+def spoiled_batch(reason: str, check: CheckName) -> CheckFailure:
     """Return the failure of a whole batch: no request of it is known to be sound."""
-    return CheckFailure(None, "", None, None, None, None, reason, "problem")
+    return CheckFailure(None, "", None, None, None, None, reason, "problem", check)
 
 
 def cold_salt(problem: int, attempt: int, rollout: int) -> str:
@@ -224,19 +234,38 @@ def plan_pass(
                 hit=expected_hit(len(request.prompt), block),
                 reads=pass_.reads,
                 trunk_request=cut.trunk_request,
+                prompt=cut.site.position - cut.site.index,
                 leader=cut.rollout not in led,
             )
             led.add(cut.rollout)
     return PassPlan(problem, pass_, tuple(requests), tuple(slots), expectations)
 
 
-def _failure(first: FirstToken, want: Expectation, reason: str, scope: Scope, expected: int | None) -> CheckFailure:
+def _failure(
+    first: FirstToken, want: Expectation, reason: str, scope: Scope, expected: int | None, check: CheckName = "hit"
+) -> CheckFailure:
     return CheckFailure(
-        want.problem, first.id, want.rollout, want.position, expected, first.cached_tokens, reason, scope
+        want.problem, first.id, want.rollout, want.position, expected, first.cached_tokens, reason, scope, check
     )
 
 
-def _check_resumed(first: FirstToken, want: Expectation, cached: int) -> CheckFailure | None:
+def _wrong_origin(number: int, origin: BlockOrigin, want: Expectation, block: int) -> str | None:
+    """What is wrong with block `number` of a hit that must be the trunk's own, in words; None when nothing is."""
+    if origin.owner != want.trunk_request:
+        return f"block {number} of its hit was stored by {origin.owner}, not by its trunk {want.trunk_request}"
+    start = number * block
+    if origin.start != start:
+        return f"block {number} of its hit must start at the trunk's token {start}, but starts at {origin.start}"
+    decoded = min(max(start + block - want.prompt, 0), block)
+    if origin.decode_tokens != decoded:
+        return (
+            f"block {number} of its hit must have {decoded} tokens that were written in decode, but has "
+            f"{origin.decode_tokens}"
+        )
+    return None
+
+
+def _check_resumed(first: FirstToken, want: Expectation, cached: int, block: int) -> CheckFailure | None:
     if cached < want.hit:
         reason = f"only {cached} of {want.hit} trunk tokens were cached: a trunk block was evicted or never stored"
         return _failure(first, want, reason, "problem", want.hit)
@@ -244,9 +273,9 @@ def _check_resumed(first: FirstToken, want: Expectation, cached: int) -> CheckFa
         reason = f"{cached} tokens were cached where only {want.hit} can be: the count cannot be right"
         return _failure(first, want, reason, "pivot", want.hit)
     for number, origin in enumerate(first.origins or ()):
-        if origin.owner != want.trunk_request:
-            reason = f"block {number} of its hit was stored by {origin.owner}, not by its trunk {want.trunk_request}"
-            return _failure(first, want, reason, "problem", want.hit)
+        wrong = _wrong_origin(number, origin, want, block)
+        if wrong is not None:
+            return _failure(first, want, wrong, "problem", want.hit, "origin")
     return None
 
 
@@ -255,14 +284,14 @@ def _check_cold(
 ) -> CheckFailure | None:
     if want.leader and cached != 0:
         reason = f"the first re-feed request of its trunk found {cached} tokens cached: the pass was not cold"
-        return _failure(first, want, reason, "problem", 0)
+        return _failure(first, want, reason, "problem", 0, "cold")
     if cached > want.hit:
         reason = f"{cached} tokens were cached where at most {want.hit} can be: the count cannot be right"
         return _failure(first, want, reason, "pivot", want.hit)
     for number, origin in enumerate(first.origins or ()):
         if origin.owner not in own:
             reason = f"block {number} of its hit was stored before the pass, by {origin.owner}: the pass was not cold"
-            return _failure(first, want, reason, "problem", None)
+            return _failure(first, want, reason, "problem", None, "cold")
     return None
 
 
@@ -278,7 +307,7 @@ def check_first_token(plan: PassPlan, first: FirstToken, block: int, *, ledger: 
     if ledger and (first.origins is None or len(first.origins) * block != cached):
         known = "no blocks" if first.origins is None else f"{len(first.origins)} blocks"
         reason = f"the ledger knows {known} of a hit of {cached} tokens"
-        return _failure(first, want, reason, "pivot", want.hit)
+        return _failure(first, want, reason, "pivot", want.hit, "origin")
     if want.reads == "trunk":
-        return _check_resumed(first, want, cached)
+        return _check_resumed(first, want, cached, block)
     return _check_cold(first, want, cached, plan.expectations)

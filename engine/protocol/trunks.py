@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from engine.backend import Request
+from engine.protocol.assertions import check_trunks
 from engine.protocol.batch_checks import BatchWatch
 from engine.protocol.passes import CheckFailure, Cut
 from engine.protocol.pivots import PivotRule, Selection, select
@@ -34,7 +35,8 @@ class TrunkSet:
         correct: grade of each rollout.
         selections: pivots of each rollout.
         kept: whether the screen keeps the problem.
-        failures: preemptions, which make a trunk's state a recomputed one, and requests that the engine cut short.
+        failures: preemptions, which make a trunk's state a recomputed one, and requests that the engine cut short or
+            did not answer as asked.
     """
 
     problem: Problem
@@ -52,7 +54,13 @@ class TrunkSet:
     def cuts(self) -> tuple[Cut, ...]:
         """Its pivots by rollout and position."""
         return tuple(
-            Cut(rollout, (*self.prompt, *completion.tokens[: site.index]), completion.id, site)
+            Cut(
+                rollout,
+                (*self.prompt, *completion.tokens[: site.index]),
+                completion.id,
+                site,
+                completion.logprobs[site.index + 1] if site.index + 1 < len(completion.logprobs) else None,
+            )
             for rollout, (completion, selection) in enumerate(zip(self.completions, self.selections, strict=True))
             for site in selection.sites
         )
@@ -99,7 +107,7 @@ def preempted(problem: int, completions: Sequence[Completion]) -> CheckFailure |
     for completion in completions:
         if completion.preemptions > 0:
             reason = f"the request was preempted {completion.preemptions} times and recomputed by prefill"
-            return CheckFailure(problem, completion.id, None, None, None, None, reason, "problem")
+            return CheckFailure(problem, completion.id, None, None, None, None, reason, "problem", "preempted")
     return None
 
 
@@ -108,24 +116,29 @@ def aborted(problem: int, completions: Sequence[Completion]) -> CheckFailure | N
     for completion in completions:
         if completion.finish == "aborted":
             reason = "the engine aborted the request, and nobody had asked it to"
-            return CheckFailure(problem, completion.id, None, None, None, None, reason, "problem")
+            return CheckFailure(problem, completion.id, None, None, None, None, reason, "problem", "aborted")
     return None
 
 
 def _graded(
     bench: Bench,
     problem: Problem,
-    prompt: tuple[int, ...],
+    requests: Sequence[Request],
     completions: tuple[Completion, ...],
     unnamed: tuple[CheckFailure, ...],
 ) -> TrunkSet:
-    rule = pivot_rule(bench)
+    rule, prompt = pivot_rule(bench), requests[0].prompt
     correct = tuple(
-        grade(bench.backend.decode(completion.tokens), problem.gold, bench.spec.grading) for completion in completions
+        grade(bench.backend.decode(completion.tokens), problem.gold, bench.spec.grading, bench.spec.grader)
+        for completion in completions
     )
-    selections = tuple(select(len(prompt), done.tokens, done.logprobs, rule) for done in completions)
+    strange = check_trunks(problem.index, requests, completions)
+    selections = tuple(
+        select(len(prompt), done.tokens, done.logprobs, rule) if strange is None else Selection((), 0)
+        for done in completions
+    )
     kept = bench.spec.screen == "none" or len(set(correct)) > 1
-    named = preempted(problem.index, completions) or aborted(problem.index, completions)
+    named = strange or preempted(problem.index, completions) or aborted(problem.index, completions)
     return TrunkSet(problem, prompt, completions, correct, selections, kept, unnamed if named is None else (named,))
 
 
@@ -181,8 +194,8 @@ def generate(bench: Bench, problems: Sequence[Problem], wave: int) -> list[Trunk
     unnamed = () if any(done.preemptions > 0 for done in completions) else tuple(watch.failures)
     per = bench.spec.rollouts
     sets = [
-        _graded(bench, problem, prompt, completions[number * per : (number + 1) * per], unnamed)
-        for number, (problem, prompt) in enumerate(zip(problems, prompts, strict=True))
+        _graded(bench, problem, requests[place : place + per], completions[place : place + per], unnamed)
+        for problem, place in zip(problems, range(0, len(requests), per), strict=True)
     ]
     for trunks in sets:
         bench.emit(_event(bench, trunks, seconds, len(problems)))

@@ -11,33 +11,17 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Literal
 
-from engine.tasks import quantities
+from engine.tasks import quantities, statements, symbolic
+from engine.tasks.values import whole
 from sessions.errors import RefeedError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from engine.tasks.quantities import Quantity
+    from sessions.spec import Grader
 
 Rule = Literal["solution", "published"]
 
-_TRIES: Final = 200
-"""How many statements of one kind are tried from the end; a text with more holds no answer that a reader would find."""
-_PAYLOAD: Final = 300
-
-_LABEL: Final = re.compile(
-    r"(?im)(?:^[ \t#>*_\-`\[(]{0,20}(?:(?:so|thus|hence|therefore),?[ ]|my[ ]|the[ ])?(?:final[ ])?answer\b"
-    r"(?P<start>[ \t*_`)\]]{0,8}(?:[:=\uff1a]|is\b|(?=[ \t]+[-$]?\d[\d,.]*[ \t*]*$)|(?P<heading>[ \t*_`]*$)))"
-    r"|\banswer\b(?:[ ](?:to[^.\n:=]{0,80}|would|should|must|will))?(?P<inline>[ ](?:is|be|equals|comes[ ]to)\b))"
-)
-_BOLD: Final = re.compile(r"\*\*([^*\n]{1,80})\*\*|__([^_\n]{1,80})__")
-_LIST_MARK: Final = re.compile(r"\s*\d{1,3}[.):]\s*$")
-_HASHES: Final = re.compile(r"(?m)^[ \t]{0,8}####[ \t]*(?=\S)")
-_LETTERS: Final = re.compile(r"[^\W\d_]{2,}")
-_HEDGES: Final = frozenset(
-    ("about", "approximately", "approx", "around", "roughly", "exactly", "just", "only", "is", "be", "equals", "to",
-     "usd", "eur", "gbp", "rs", "number", "total", "of", "the", "value", "now", "thus", "therefore", "so", "then")
-)  # fmt: skip
+_AROUND: Final = " \t\r\n*_`$"
 
 _PUBLISHED_NUMBER: Final = r"-?\d[\d,]*+(?:\.\d++)?"
 _PUBLISHED_BOXED: Final = re.compile(r"\\boxed\{\s*+\$?\s*+(" + _PUBLISHED_NUMBER + r")\s*+\}")
@@ -46,23 +30,41 @@ _PUBLISHED_LAST: Final = re.compile(r"-?\$?\d[\d,]*+(?:\.\d++)?")
 _PUBLISHED_TOLERANCE: Final = Fraction(1, 10_000)
 
 
-def grade(text: str, gold: str, rule: Rule) -> bool:
+def grade(text: str, gold: str, rule: Rule, grader: Grader = "number") -> bool:
     """Whether the text's final answer is the gold one.
 
     Args:
         text: the completed solution for `solution`, the continuation alone for `published`.
-        gold: the right answer, a number or a time as text.
-        rule: `solution` compares exactly; `published` allows a difference below 1e-4.
+        gold: the right answer, as `check_gold` accepts it.
+        rule: `solution` compares exactly; `published` allows a difference below 1e-4, and knows numbers alone.
+        grader: `number` compares exact numbers and times, `math` what math-verify can parse, `exact` strings.
 
     Raises:
-        RefeedError: kind "task" when the gold answer is not a number.
+        RefeedError: kind "task" when the grader cannot read the gold answer; kind "spec" for `published` with another
+            grader than `number`.
     """
-    right = read_gold(gold)
     if rule == "published":
-        found = _published(text)
+        _require_number(grader)
+        found, right = _published(text), read_gold(gold)
         return found is not None and isinstance(right, Fraction) and abs(found - right) < _PUBLISHED_TOLERANCE
+    if grader == "exact":
+        return stated(text) == bare(gold)
+    if grader == "math":
+        return symbolic.equal(statements.cut(text), gold)
     said = _final(text)
-    return said is not None and quantities.same(said, right)
+    return said is not None and quantities.same(said, read_gold(gold))
+
+
+def check_gold(gold: str, grader: Grader) -> None:
+    """Refuse a gold answer that a grader cannot read whole.
+
+    Raises:
+        RefeedError: kind "task" when it cannot; kind "task" for `math` where math-verify is not installed.
+    """
+    if grader == "number":
+        read_gold(gold)
+    elif grader == "math":
+        symbolic.read_gold(gold)
 
 
 def extract(text: str, rule: Rule) -> str | None:
@@ -76,106 +78,50 @@ def read_gold(gold: str) -> Quantity:
     """The value of a gold answer.
 
     Raises:
-        RefeedError: kind "task" when it is not one number or time, with at most a unit after it.
+        RefeedError: kind "task" when it is not one number or time, with at most a currency, a unit or an `x =`.
     """
-    found = [
-        value for match in quantities.find(quantities.plain(gold)) if (value := quantities.read(match)) is not None
-    ]
-    if len(found) != 1:
-        message = f"the gold answer {gold[:80]!r} is not one number"
-        raise RefeedError("task", message, "give each problem's answer as a number")
-    return found[0]
+    value = whole(gold)
+    if value is None:
+        message = f"the gold answer {quantities.quoted(gold)} is not one number"
+        raise RefeedError("task", message, "give each problem's answer as a number, or choose another grader")
+    return value
+
+
+def stated(text: str) -> str:
+    """What the last explicit statement of a text says, else its last line, without markup: for comparing strings."""
+    text = statements.cut(text)
+    found = statements.explicit(text)
+    return bare(found[-1].payload if found else text.rstrip().rpartition("\n")[2])
+
+
+def bare(text: str) -> str:
+    r"""A text without the Markdown, dollar signs, \\boxed, blanks and full stop around it, and with single blanks."""
+    boxed = re.fullmatch(r"\s*\\boxed\s?\{(.*)\}[\s.]*", text.strip(_AROUND), re.DOTALL)
+    return " ".join((boxed[1] if boxed else text).strip(_AROUND).removesuffix(".").strip(_AROUND).split())
+
+
+def _require_number(grader: Grader) -> None:
+    """The published rule reads numbers alone."""
+    if grader != "number":
+        raise RefeedError("spec", f"grader = {grader} with grading = published", "use grader = number with it")
 
 
 def _final(text: str) -> Quantity | None:
     r"""The final answer of a completed solution.
 
-    The last explicit statement wins: a line "answer: N", "the answer is N", a \boxed{}, a "#### N", or a number in
-    bold. Without any, the last number of the text. A statement that cannot be read is passed over. The word
-    "answer" before a number in passing ("to answer 5 questions") is no statement.
+    The last explicit statement that can be read wins: "answer: N", "the answer is N", \boxed{}, "#### N", <answer>.
+    Without any, a number in bold that no number follows; then the last number. Where a statement has mathematics that
+    cannot be read whole, there is no answer rather than a part of it.
     """
-    statements = sorted((*_labelled(text), *_boxed(text), *_bold(text), *_hashes(text)), reverse=True)
-    for _, payload in statements:
-        value = _payload_value(payload)
+    text = statements.cut(text)
+    said = statements.explicit(text)
+    for statement in (*reversed(said), *reversed(statements.bold(text) if not said else ())):
+        value = statements.value_of(statement)
         if value is not None:
             return value
-    return _last_number(text)
-
-
-def _last(matches: Iterator[re.Match[str]]) -> list[re.Match[str]]:
-    """The last _TRIES matches."""
-    return list(matches)[-_TRIES:]
-
-
-def _labelled(text: str) -> Iterator[tuple[int, str]]:
-    """Position and payload of each "answer: ..." and "the answer is ..."; after a heading the next line's."""
-    if "answer" not in text.casefold():  # far faster than the search, and many a continuation has none
-        return
-    for match in _last(_LABEL.finditer(text)):
-        rest = text[match.end() : match.end() + _PAYLOAD]
-        blank = not rest.partition("\n")[0].strip(" *_`:")
-        line = rest.lstrip("*_`: \t\r\n") if match["heading"] is not None or blank else rest
-        yield match.end(), line.partition("\n")[0]
-
-
-def _boxed(text: str) -> Iterator[tuple[int, str]]:
-    r"""Position and content of each \boxed{...}, with nested braces."""
-    for match in _last(re.finditer(r"\\(?:boxed|fbox)\s?\{", text)):
-        depth, start = 1, match.end()
-        for at in range(start, min(len(text), start + _PAYLOAD)):
-            depth += {"{": 1, "}": -1}.get(text[at], 0)
-            if depth == 0:
-                yield start, text[start:at]
-                break
-
-
-def _bold(text: str) -> Iterator[tuple[int, str]]:
-    """Position and content of each bold stretch that is a number, perhaps with a few words of unit after it."""
-    for match in _last(_BOLD.finditer(text)):
-        content = match[1] or match[2]
-        number = next(quantities.find(quantities.plain(content)), None)
-        if number is None or _LIST_MARK.match(content):
-            continue
-        before = quantities.plain(content)[: number.start()]
-        if not _LETTERS.search(before) or "=" in before:
-            yield match.start(), content
-
-
-def _hashes(text: str) -> Iterator[tuple[int, str]]:
-    """Position and payload of each line "#### N"."""
-    for match in _last(_HASHES.finditer(text)):
-        payload = text[match.end() : match.end() + _PAYLOAD].partition("\n")[0]
-        if not _LETTERS.match(payload):
-            yield match.end(), payload
-
-
-def _payload_value(payload: str) -> Quantity | None:
-    """The number that a statement states: after its last "=" where it calculates, else the first if that opens it.
-
-    In a sentence ("Final answer: the train arrives 4 hours later") it is the number in bold, else the last one.
-    """
-    for bold in _BOLD.finditer(payload):
-        payload = payload.replace(bold[0], f" = {bold[1] or bold[2]}") if re.search(r"\d", bold[0]) else payload
-    spelled = quantities.plain(payload).replace("\\boxed", " ")
-    head, sign, tail = spelled.rpartition("=")
-    if sign and any(True for _ in quantities.find(tail)):
-        spelled = tail
-    elif sign:
-        spelled = head
-    readable = [(match, value) for match in quantities.find(spelled) if (value := quantities.read(match)) is not None]
-    if not readable:
+    if any(re.search(r"[\d\\]", statement.payload) for statement in said):
         return None
-    words = {word.lower() for word in _LETTERS.findall(spelled[: readable[0][0].start()])}
-    return readable[0 if words <= _HEDGES else -1][1]
-
-
-def _last_number(text: str) -> Quantity | None:
-    """The last readable number of a text without any statement."""
-    for match in reversed(_last(quantities.find(quantities.plain(text)))):
-        value = quantities.read(match)
-        if value is not None:
-            return value
-    return None
+    return statements.last_number(text)
 
 
 def _published(text: str) -> Fraction | None:

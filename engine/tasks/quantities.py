@@ -32,24 +32,32 @@ class Clock:
 
 Quantity = Fraction | Clock
 
-_MAGNITUDES: Final = {
+MAGNITUDES: Final = {
+    "hundred": 2,
     "k": 3,
     "thousand": 3,
+    "lakh": 5,
+    "lakhs": 5,
     "m": 6,
     "mn": 6,
     "million": 6,
+    "crore": 7,
+    "crores": 7,
     "b": 9,
     "bn": 9,
     "billion": 9,
     "trillion": 12,
 }
-_VULGAR: Final = {
+VULGAR: Final = {
     "½": "1/2", "⅓": "1/3", "⅔": "2/3", "¼": "1/4", "¾": "3/4", "⅕": "1/5", "⅖": "2/5", "⅗": "3/5", "⅘": "4/5",
     "⅙": "1/6", "⅚": "5/6", "⅛": "1/8", "⅜": "3/8", "⅝": "5/8", "⅞": "7/8",
 }  # fmt: skip
-_SUPERSCRIPTS: Final = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
-_CHARACTERS: Final = str.maketrans(
+SUPERSCRIPTS: Final = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
+CHARACTERS: Final = str.maketrans(
     {
+        "\u2010": "-",  # hyphen
+        "\u2011": "-",  # no-break hyphen
+        "\u2013": "-",  # en dash
         "\u2212": "-",  # minus sign
         "\ufe63": "-",  # small hyphen-minus
         "\uff0d": "-",  # fullwidth hyphen-minus
@@ -61,12 +69,19 @@ _CHARACTERS: Final = str.maketrans(
         "\u2009": " ",  # thin space
         "\u202f": " ",  # narrow no-break space
         "\u2007": " ",  # figure space
+        "\u2006": " ",  # six-per-em space
+        "\u2008": " ",  # punctuation space
+        "\u200a": " ",  # hair space
+        "\u200b": "",  # zero width space
         "~": " ",
     }
 )
 _LATEX: Final = (
-    (re.compile(r"\\[,;:! ]|\\quad"), " "),
-    (re.compile(r"\{,\}"), ","),
+    (re.compile(r"\{,\}|,\\!\s?"), ","),
+    (re.compile(r"\\[()\[\]]"), ""),
+    (re.compile(r"-(?:\\[,;:! ])++"), "-"),
+    (re.compile(r"\\[,;: ]|\\q?quad\b"), " "),
+    (re.compile(r"\\!"), ""),
     (re.compile(r"\\([$%#&])"), r"\1"),
     (re.compile(r"\\(?:left|right|displaystyle)\b"), ""),
     (re.compile(r"\\(?:times|cdot)\b"), "*"),
@@ -78,19 +93,23 @@ _LATEX: Final = (
 )
 
 _CLOCK: Final = r"(?P<clock>\d{1,3}:[0-5]\d(?::[0-5]\d)?)(?![\d:])(?:\s?(?P<half>[aApP]\.?[mM]\b))?"
-_WHOLE: Final = (
+WHOLE: Final = (
     r"(?>\d{1,3}(?:,\d{2,3}){0,20},\d{3}(?!\d)|\d{1,3}(?: \d{3}){1,20}(?!\d)|\d{1,3}(?:_\d{3}){1,20}(?!\d)"
     r"|\d{1,3}(?:'\d{3}){1,20}(?!\d)|\d++)"
 )
-_FRACTION: Final = r"(?:(?P<whole>\d{1,12})(?: | and |-))?(?P<top>\d{1,40})\s?/\s?(?P<bottom>\d{1,40})(?![\d/]|\.\d)"
-_DECIMAL: Final = rf"(?P<number>{_WHOLE}(?:\.\d++)?|\.\d++)"
+_FRACTION: Final = (
+    r"(?:(?P<whole>\d{1,12})(?: | and |-))?(?P<top>\d{1,40}(?:\.\d{1,40})?)\s?/\s?(?P<bottom>\d{1,40})(?![\d/]|\.\d)"
+)
+_DECIMAL: Final = rf"(?P<number>{WHOLE}(?:\.\d++)?|(?<![A-Za-z])\.\d++)"
 _POWER: Final = (
     r"(?:[eE](?P<e>[+-]?\d{1,3})(?![\d.])"
     r"|\s?[*xX]\s?10\s?(?:\^\s?\{?(?P<ten>[+-]?\d{1,3})\}?|(?P<raised>⁻?[⁰¹²³⁴⁵⁶⁷⁸⁹]{1,3})))"
 )
-_MAGNITUDE: Final = r"(?:[ -]?(?P<word>(?i:thousand|million|billion|trillion|mn|bn))\b|(?P<letter>[kKMB])\b)"
+_MAGNITUDE: Final = (
+    r"(?:[ -]?(?P<word>(?i:hundred|thousand|lakhs?|crores?|million|billion|trillion|mn|bn))\b|(?P<letter>[kKMB])\b)"
+)
 _QUANTITY: Final = re.compile(
-    r"(?<![\d.])(?P<sign>(?<![\w)\]%])[-+])?(?:[$€£¥₹]\s?)?(?P<inner>-)?"
+    r"(?<!\d)(?<![^A-Za-z]\.)(?P<sign>(?<![\w)\]%])[-+])?(?:[$€£¥₹]\s?)?(?P<inner>-)?"
     rf"(?:{_CLOCK}|{_FRACTION}|{_DECIMAL}(?:{_POWER})?)(?:{_MAGNITUDE})?"
 )
 _DIGIT: Final = re.compile(r"\d")
@@ -101,13 +120,13 @@ _BEFORE_DIGIT: Final = 5
 def plain(text: str) -> str:
     """The text with LaTeX, vulgar fractions and look-alike characters spelled in ASCII where they write numbers."""
     ascii_only = text.isascii()  # most texts are, and a table of single characters is slow
-    text = text.replace("~", " ") if ascii_only else text.translate(_CHARACTERS)
+    text = text.replace("~", " ") if ascii_only else text.translate(CHARACTERS)
     if "\\" in text or "{,}" in text:
         for pattern, spelled in _LATEX:
             text = pattern.sub(spelled, text)
     if ascii_only:
         return text
-    for symbol, spelled in _VULGAR.items():
+    for symbol, spelled in VULGAR.items():
         if symbol in text:
             text = re.sub(rf"(\d)\s?{symbol}", rf"\1 {spelled}", text).replace(symbol, spelled)
     return text
@@ -135,7 +154,7 @@ def read(match: re.Match[str]) -> Quantity | None:
     if value is None:
         return None
     magnitude = (match["word"] or match["letter"] or "").lower()
-    value *= Fraction(10) ** _MAGNITUDES.get(magnitude, 0)
+    value *= Fraction(10) ** MAGNITUDES.get(magnitude, 0)
     return -value if "-" in ((match["sign"] or ""), (match["inner"] or "")) else value
 
 
@@ -155,7 +174,7 @@ def _fraction(match: re.Match[str]) -> Fraction | None:
     bottom = int(match["bottom"])
     if bottom == 0:
         return None
-    return Fraction(int(match["top"]), bottom) + int(match["whole"] or 0)
+    return Fraction(match["top"]) / bottom + int(match["whole"] or 0)
 
 
 def _decimal(match: re.Match[str]) -> Fraction | None:
@@ -163,7 +182,7 @@ def _decimal(match: re.Match[str]) -> Fraction | None:
     digits = re.sub(r"[, _']", "", match["number"])
     if len(digits) > MAX_DIGITS:
         return None
-    raised = match["raised"].translate(_SUPERSCRIPTS) if match["raised"] else None
+    raised = match["raised"].translate(SUPERSCRIPTS) if match["raised"] else None
     return Fraction(digits) * Fraction(10) ** int(match["e"] or match["ten"] or raised or 0)
 
 
@@ -192,3 +211,8 @@ def spell(quantity: Quantity) -> str:
         text = f"{minutes // 60}:{minutes % 60:02d}" + (f":{seconds:02d}" if seconds else "")
         return f"{text} {quantity.half}" if quantity.half else text
     return str(quantity)
+
+
+def quoted(text: str) -> str:
+    """The first characters of a text in quotes and on one line, for a message; a backslash of LaTeX stays one."""
+    return repr(text[:80]).replace("\\\\", "\\")

@@ -18,12 +18,16 @@ class Problem:
     Attributes:
         index: its number within the task, from 0.
         question: what the model is asked, without the instruction.
-        gold: the right answer as text that `grading` can read as a number.
+        gold: the right answer as text that the campaign's grader can read.
+        level: of difficulty, as the data has it; None where it has none.
+        subject: the same.
     """
 
     index: int
     question: str
     gold: str
+    level: str | None = None
+    subject: str | None = None
 
 
 class Task(Protocol):

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from stats.margin import Bucket
     from stats.probes import Probes
     from stats.rates import RateInterval
+    from stats.registered import GroupSequential
     from stats.report import ProcessReport, RateReport, Report, SelectionReport, SequentialReport
     from stats.selection import Overlap
 
@@ -43,7 +44,7 @@ def as_dict(report: Report, sessions: Sequence[str] = ()) -> dict[str, Any]:
         },
         "pooled_excess": _pooled_excess(report),
         "clustered": _clustered(report),
-        "sequential": _sequential(report.sequential),
+        "sequential": _sequential(report.sequential, report.group_sequential),
         "mcnemar": {
             "b": report.mcnemar.b,
             "c": report.mcnemar.c,
@@ -167,9 +168,10 @@ def _clustered(report: Report) -> dict[str, Any]:
     }
 
 
-def _sequential(sequential: SequentialReport) -> dict[str, Any]:
+def _sequential(sequential: SequentialReport, test: GroupSequential | None) -> dict[str, Any]:
     return {
         "alpha": sequential.alpha,
+        "t": None if test is None else _registered_test(test),
         "symmetry": _process(sequential.symmetry),
         "betting": _process(sequential.betting),
         "t_e": _process(sequential.t_e),
@@ -185,6 +187,19 @@ def _sequential(sequential: SequentialReport) -> dict[str, Any]:
             }
             for point in sequential.path
         ],
+    }
+
+
+def _registered_test(test: GroupSequential) -> dict[str, Any]:
+    return {
+        "registered": test.registered,
+        "t": test.t,
+        "boundary": test.boundary,
+        "crossed_at": test.crossed_at,
+        "ci95_repeated": _pair(test.ci95_repeated),
+        "median_unbiased": test.median_unbiased,
+        "on_course": test.on_course,
+        "path": [{"problem": look.closed, "t": look.t, "boundary": look.boundary} for look in test.path],
     }
 
 

@@ -229,6 +229,7 @@ def audit(sessions: Sequence[Session], against: Session | None = None) -> Audit:
         alpha=first.spec.alpha,
         decision=first.spec.decision,
         seed=first.spec.seed,
+        registered=sum(session.spec.problems for session in sessions),
         cache=_cache(sessions),
         notes=[
             *limits(sessions, merged.table, [dropped.source for dropped in merged.dropped]),

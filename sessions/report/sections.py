@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from stats.counts import Comparison
     from stats.probes import Probes
     from stats.rates import RateInterval
+    from stats.registered import GroupSequential
     from stats.report import ProcessReport, Report
     from stats.selection import Overlap
     from stats.sequential import StopRule
@@ -235,7 +236,25 @@ def _watched(report: Report, looked: StopRule) -> Section:
     columns = ("e-process", "e now", "maximum", "crossed at", "mean excess at least")
     table = Grid(columns, tuple((name, *_process(process)) for name, process in named))
     title = f"Valid at every look (reject at e >= {level:.6g}, alpha = {found.alpha:.6g}; the maximum counts)"
-    return Section(title, (Chart(found.path, level), table, plain_t(report, looked)))
+    parts = (Chart(found.path, level), table, plain_t(report, looked))
+    test = report.group_sequential
+    return Section(title, parts if test is None else (Facts((("sequential t", _registered_test(test)),)), *parts))
+
+
+def _registered_test(test: GroupSequential) -> str:
+    """The sequential clustered t against its boundary: how far it is, or where it crossed, and what holds there."""
+    place = f"{len(test.path)} of {test.registered} problems"
+    t = "undefined" if test.t is None else f"{test.t:.2f}"
+    if test.crossed_at is not None:
+        standing = f"crossed its boundary at problem {test.crossed_at} of {test.registered}; t {t} after {place}"
+    elif test.boundary is None:
+        standing = f"t {t} after {place}; no boundary yet"
+    else:
+        standing = f"t {t} of {test.boundary:.2f} needed after {place}"
+    held = "" if test.ci95_repeated is None else f"; mean excess {interval(test.ci95_repeated)} at every look together"
+    best = "" if test.median_unbiased is None else f"; median-unbiased {points(test.median_unbiased)}"
+    course = "" if test.on_course is None or test.crossed_at is not None else f"; on course {test.on_course:.2f}"
+    return f"{standing}{held}{best}{course}"
 
 
 def _process(process: ProcessReport) -> tuple[str, ...]:

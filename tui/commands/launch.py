@@ -106,11 +106,12 @@ def command(
 
 
 def _rehearse(asked: Asked, *, as_json: bool) -> None:
+    from engine.backends.early import check_apart  # noqa: PLC0415
     from engine.registration import estimate, first_prompt, rehearse  # noqa: PLC0415 - `--help` need not load it
     from engine.tasks.registry import open_task  # noqa: PLC0415
 
     resolved, missing = rehearse(asked.spec)
-    prompt = None if missing else first_prompt(resolved, open_task(str(resolved.task)))
+    prompt = None if missing else first_prompt(resolved, open_task(str(resolved.task)), check_apart)
     _show_plan(registered(asked, resolved), estimate(resolved, asked.price_per_hour), missing, prompt, as_json=as_json)
 
 

@@ -26,7 +26,7 @@ import engine
 import sessions
 import stats
 import tui
-from engine.backends.early import check_checkpoint
+from engine.backends.early import check_apart
 from engine.backends.load import BUNDLED_PATH
 from engine.backends.vllm import hub, preflight
 from engine.backends.vllm.compat import TESTED, hardware_of, tested
@@ -418,11 +418,9 @@ def model_files(model: str, revision: str | None = None, fields: Mapping[str, ob
 
 def _small_files(folder: Path, spec: CampaignSpec) -> Check:
     try:
-        check_checkpoint(msgspec.structs.replace(spec, engine=chosen_engine(spec)), folder, "1 + 1 = ?")
+        check_apart(msgspec.structs.replace(spec, engine=chosen_engine(spec)), folder, "1 + 1 = ?")
     except RefeedError as error:
         return Check("model", "problem", error.message, error.hint)
-    except ImportError as error:
-        return Check("model", "note", f"{folder} is whole; {error.name} is not installed: no more of it was checked")
     return Check("model", "ok", f"{folder}")
 
 
