@@ -119,7 +119,7 @@ ANSWERS = (
     Answer(("plan", "{}", "--json"), 0, '"why": "needs at least 2 informative problems"'),
     Answer(("abort", "{}"), 3, err="is not running; its state is aborted"),
     Answer(("pause", "{}"), 3, err="is not running; its state is aborted"),
-    Answer(("resume", "{}"), 2, err=" is unknown; give arithmetic, "),
+    Answer(("resume", "{}", "--allow-changed-engine"), 2, err=" is unknown; give arithmetic, "),
     Answer(
         ("export", "{}", "--format", EVERY, "--out", "out"),
         0,
@@ -150,7 +150,7 @@ def test_a_strangers_session_that_cannot_be_resumed_stays_as_it_is(
 ) -> None:
     """`resume` starts its worker, which finds the task unknown before it records anything."""
     before = folder.journal_path.read_bytes()
-    assert cli.run(["resume", str(folder.path)]) == 2
+    assert cli.run(["resume", str(folder.path), "--allow-changed-engine"]) == 2
     assert re.search(r"task '\\x1b.*' is unknown; give arithmetic, .*", harmless(capsys.readouterr().err))
     assert folder.journal_path.read_bytes() == before
     assert folder.state() == "aborted"
@@ -232,7 +232,7 @@ def test_a_log_that_is_no_file_is_neither_written_nor_waited_for(
     whole = folder.journal_path.read_bytes()
     folder.journal_path.write_bytes(whole[: whole.rindex(b'{"event":"ended"')])
     os.utime(folder.journal_path, (1, 1))
-    assert cli.run(["resume", str(folder.path)]) == 5
+    assert cli.run(["resume", str(folder.path), "--allow-changed-engine"]) == 5
     assert "worker.log is not a regular file" in capsys.readouterr().err
     assert cli.run(["attach", str(folder.path), "--plain"]) == 1
     assert "precious" not in capsys.readouterr().out

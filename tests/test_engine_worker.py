@@ -143,7 +143,7 @@ def test_a_session_whose_start_was_refused_does_not_run(store: Store, monkeypatc
 
 def test_a_worker_that_never_comes_is_not_waited_for_long(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its launcher may have been killed between the registration and the start."""
-    monkeypatch.setattr("sessions.store.STARTING_SECONDS", 0.5)
+    monkeypatch.setattr("sessions.disk.folder.STARTING_SECONDS", 0.5)
     session = make(store, registered(SMALL))
     assert session.state() == "running"
     with pytest.raises(RefeedError, match="is not running; its state is interrupted"):

@@ -59,7 +59,7 @@ def test_a_session_is_private_and_locks_its_spec_in(store: Store) -> None:
         folder.summary()
     finally:
         os.umask(previous)
-    assert folder.spec() == CampaignSpec(problems=3)
+    assert folder.spec() == CampaignSpec(problems=3, group=1), "before there were groups it was 1"
     assert folder.name == "first"
     for path in (store.path, folder.path, folder.texts_path):
         assert path.stat().st_mode & 0o777 == 0o700
