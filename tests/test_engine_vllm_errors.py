@@ -91,6 +91,14 @@ def test_the_cause_behind_a_wrapper_decides() -> None:
     assert "out of memory" in explain(RuntimeError("Engine core died"), "m", "serving", log=log).message
 
 
+def test_a_cause_that_only_the_log_names_is_shown_in_the_logs_words() -> None:
+    """Advice that points at what is named would otherwise point at nothing."""
+    log = "(EngineCore pid=7) ERROR [core.py:9] ValueError: No common block size for 7 (CPU_ATTN: [MultipleOf(32)]).\nx"
+    error = explain(RuntimeError("Engine core initialization failed. See root cause above."), "m", "loading", log=log)
+    assert "(No common block size for 7 (CPU_ATTN: [MultipleOf(32)]).)" in error.message
+    assert "\n" not in error.message
+
+
 def test_a_word_of_a_healthy_log_is_no_cause() -> None:
     """Every start's log names configuration files; that says nothing of why an engine died."""
     log = "INFO Using default sampling params from model: generation_config.json\nINFO loading config.json"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import zipfile
@@ -70,6 +71,50 @@ def test_what_moved_is_named_with_what_is_wrong(pool: str | None, base: str, tol
     assert all(fault.startswith(told[name]) for name, fault in found.items())
 
 
+LOCALS = """
+class BlockPool:
+    def cache_full_blocks(self, request, blocks, num_cached_blocks, num_full_blocks, block_size, group): ...
+
+    def grow(self, blocks):
+        num_gpu_blocks = len(blocks)
+        def _maybe_evict_cached_block(block): ...
+        class Inner:
+            num_gpu_blocks = 0
+        return num_gpu_blocks
+"""
+
+
+def test_what_a_method_keeps_to_itself_is_no_member() -> None:
+    """A local variable, function or class of the same name does not stand in for what is gone."""
+    assert faults(LOCALS) == {"num_gpu_blocks": "it is gone", "_maybe_evict_cached_block": "it is gone"}
+
+
+CALLS = """
+class LLMEngine:
+    def add_request(self, request_id, prompt, params, {more}): ...
+    def step(self, {more}): ...
+    @classmethod
+    def from_vllm_config(cls, vllm_config, usage_context=0, {last}): ...
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "last", "told"),
+    [
+        ("lora=None, *rest, key=0", "*, stats=None, disable_log_stats=False", ("", "", "")),
+        ("*, lora", "disable_log_stats=False", ("it demands lora as well", "it demands lora as well", "")),
+        ("lora", "**more", ("it demands lora as well", "it demands lora as well", "")),
+        ("**more", "quiet=False", ("", "", "it takes (vllm_config, usage_context, quiet)")),
+        ("**more", "*, core, disable_log_stats", ("", "", "it demands core as well")),
+    ],
+)
+def test_a_call_of_ours_may_demand_no_more_than_it_is_given(more: str, last: str, told: tuple[str, str, str]) -> None:
+    """A parameter without a default that nobody fills, and a name that is not known any more, would be a TypeError."""
+    text = CALLS.format(more=more, last=last)
+    found = {inside.name: fault for inside, fault in moved({"vllm.v1.engine.llm_engine": text}.get).items()}
+    assert tuple(found.get(name, "") for name in ("add_request", "step", "from_vllm_config")) == told
+
+
 def altered(monkeypatch: pytest.MonkeyPatch, *faulty: Inside) -> None:
     """Let an installed vLLM have moved these."""
     monkeypatch.setattr(compat, "installed_version", lambda: ("vllm", "0.99.0"))
@@ -114,6 +159,19 @@ def test_a_core_that_cannot_be_read_and_cannot_be_apart_is_refused(monkeypatch: 
 def test_the_installed_vllm_has_all_of_it() -> None:
     """The real sources of the version that is tested here."""
     assert moved(installed) == {}
+
+
+@pytest.mark.vllm
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("inside", INSIDES, ids=str)
+def test_each_thing_is_missed_when_the_installed_vllm_has_renamed_it(inside: Inside) -> None:
+    """In vLLM's own sources, whatever else stands there."""
+
+    def renamed(module: str) -> str | None:
+        text = installed(module)
+        return None if text is None else re.sub(rf"\b{inside.name}\b", "elsewhere", text)
+
+    assert moved(renamed, frozenset({inside.need}))[inside] == "it is gone"
 
 
 def test_a_release_is_read_from_its_wheel(tmp_path: Path) -> None:

@@ -200,9 +200,8 @@ def _first_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {lines[0].strip()}" if lines else type(error).__name__
 
 
-def _known(known: Cause, error: BaseException, what: str) -> RefeedError:
-    """The error for a known cause: what an exception said is cut so that the advice after it is seen."""
-    said = _first_line(error)
+def _known(known: Cause, said: str, what: str) -> RefeedError:
+    """The error for a known cause: what was said is cut so that the advice after it is seen."""
     if len(said) <= SAID:
         return RefeedError("engine", f"{what}: {known.what} ({said})", known.advice)
     return RefeedError("engine", f"{what}: {known.what} ({said[: SAID - 3]}...)", f"{known.advice}; {WHOLE}")
@@ -230,10 +229,13 @@ def explain(error: BaseException, model: str, stage: str, log: str | None = None
     tail = log_tail() if log is None else log
     chain = _chain(error)
     text = "\n".join(f"{type(link).__name__}: {link}" for link in chain)
-    for searched in (text, tail):
-        for known in KNOWN:
-            if re.search(known.pattern, searched):
-                return _known(known, error, what)
+    for known in KNOWN:
+        if re.search(known.pattern, text):
+            return _known(known, _first_line(error), what)
+    for known in KNOWN:
+        if (found := re.search(known.pattern, tail)) is not None:
+            # A core in its own process leaves its words in the log; the error here says only that it died.
+            return _known(known, tail[found.start() :].splitlines()[0].strip(), what)
     last = _last_lines(tail)
     said = f"; the log's last warnings: {last}" if last else ""
     return RefeedError("engine", f"{what}: {_first_line(error)}{said}", WHOLE)

@@ -32,6 +32,9 @@ class Inside:
         name: method, property or attribute.
         takes: names of parameters that it must have, in their order from the first after self; None for attributes,
             and for functions that are only passed through.
+        called: whether this backend calls it with these arguments and `also`, so that it may demand no others.
+            Functions that vLLM calls and the ledger only watches may: whatever they are given is passed on.
+        also: names of arguments that this backend gives by name, wherever they stand.
     """
 
     need: Need
@@ -39,6 +42,8 @@ class Inside:
     owner: str
     name: str
     takes: tuple[str, ...] | None = None
+    called: bool = False
+    also: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """As a person would look for it."""
@@ -49,6 +54,11 @@ def _all(need: Need, module: str, owner: str, *names: str) -> tuple[Inside, ...]
     return tuple(Inside(need, module, owner, name) for name in names)
 
 
+def _call(need: Need, module: str, path: str, *takes: str, also: tuple[str, ...] = ()) -> Inside:
+    owner, _, name = path.partition(".")
+    return Inside(need, module, owner, name, takes, called=True, also=also)
+
+
 _LLM_ENGINE: Final = "vllm.v1.engine.llm_engine"
 _CLIENT: Final = "vllm.v1.engine.core_client"
 _POOL: Final = "vllm.v1.core.block_pool"
@@ -56,13 +66,23 @@ _MANAGER: Final = "vllm.v1.core.kv_cache_manager"
 _SCHEDULER: Final = "vllm.v1.core.sched.scheduler"
 
 INSIDES: Final = (
-    Inside("engine", _LLM_ENGINE, "LLMEngine", "add_request", ("request_id", "prompt", "params")),
-    Inside("engine", _LLM_ENGINE, "LLMEngine", "abort_request", ("request_ids", "internal")),
-    Inside("engine", _LLM_ENGINE, "LLMEngine", "step", ()),
-    Inside("engine", _LLM_ENGINE, "LLMEngine", "from_vllm_config", ("vllm_config", "usage_context")),
-    *_all("engine", _LLM_ENGINE, "LLMEngine", "has_unfinished_requests", "reset_prefix_cache", "apply_model"),
+    _call("engine", _LLM_ENGINE, "LLMEngine.add_request", "request_id", "prompt", "params"),
+    _call("engine", _LLM_ENGINE, "LLMEngine.abort_request", "request_ids", "internal"),
+    _call("engine", _LLM_ENGINE, "LLMEngine.step"),
+    _call("engine", _LLM_ENGINE, "LLMEngine.has_unfinished_requests"),
+    _call("engine", _LLM_ENGINE, "LLMEngine.reset_prefix_cache"),
+    _call("engine", _LLM_ENGINE, "LLMEngine.get_tokenizer"),
+    _call(
+        "engine",
+        _LLM_ENGINE,
+        "LLMEngine.from_vllm_config",
+        "vllm_config",
+        "usage_context",
+        also=("disable_log_stats",),
+    ),
     *_all("engine", _LLM_ENGINE, "LLMEngine", "engine_core", "output_processor", "vllm_config"),
-    Inside("engine", "vllm.engine.arg_utils", "EngineArgs", "create_engine_config", ("usage_context",)),
+    _call("engine", "vllm.engine.arg_utils", "EngineArgs.create_engine_config", "usage_context"),
+    *_all("engine", "vllm.config.compilation", "CompilationConfig", "static_forward_context"),
     *_all("engine", "vllm.v1.engine.output_processor", "OutputProcessor", "request_states"),
     *_all("engine", "vllm.v1.engine.output_processor", "RequestState", "detokenizer"),
     *_all("engine", "vllm.v1.engine.detokenizer", "IncrementalDetokenizer", "output_token_ids"),
@@ -70,13 +90,17 @@ INSIDES: Final = (
     *_all("engine", "vllm.v1.engine", "EngineCoreOutputs", "outputs", "scheduler_stats"),
     *_all("engine", "vllm.v1.engine", "EngineCoreOutput", "new_token_ids", "request_id"),
     *_all("engine", "vllm.sampling_params", "SamplingParams", "flat_logprobs", "stop_token_ids", "output_kind"),
-    Inside("engine", _CLIENT, "InprocClient", "get_output", ()),
+    _call("ledger", _CLIENT, "InprocClient.get_output"),
+    _call("ledger", _CLIENT, "InprocClient.shutdown"),
     *_all("ledger", _CLIENT, "InprocClient", "engine_core"),
-    *_all("ledger", "vllm.v1.engine.core", "EngineCore", "scheduler", "batch_queue"),
+    *_all("ledger", "vllm.v1.engine.core", "EngineCore", "scheduler", "batch_queue", "model_executor"),
     *_all("ledger", _SCHEDULER, "Scheduler", "schedule", "running", "waiting", "kv_cache_manager"),
     Inside("ledger", _SCHEDULER, "Scheduler", "_preempt_request", ("request",)),
     *_all("ledger", _MANAGER, "KVCacheManager", "block_pool", "usage", "enable_caching", "kv_cache_config"),
     Inside("ledger", _MANAGER, "KVCacheManager", "get_computed_blocks", ("request",)),
+    *_all("ledger", _MANAGER, "KVCacheBlocks", "blocks"),
+    *_all("ledger", "vllm.v1.kv_cache_interface", "KVCacheConfig", "kv_cache_groups"),
+    *_all("ledger", "vllm.v1.kv_cache_interface", "KVCacheGroupSpec", "kv_cache_spec"),
     *_all("ledger", _POOL, "BlockPool", "num_gpu_blocks"),
     Inside("ledger", _POOL, "BlockPool", "_maybe_evict_cached_block", ("block",)),
     Inside(
@@ -90,10 +114,14 @@ INSIDES: Final = (
     *_all("ledger", "vllm.v1.request", "Request", "request_id", "num_preemptions", "num_prompt_tokens", "num_tokens"),
     *_all("ledger", "vllm.v1.core.sched.output", "SchedulerOutput", "scheduled_new_reqs", "num_scheduled_tokens"),
     *_all("ledger", "vllm.v1.core.sched.output", "NewRequestData", "req_id", "prompt_token_ids", "num_computed_tokens"),
-    *_all("apart", _CLIENT, "SyncMPClient", "outputs_queue", "call_utility", "resources", "utility_results"),
+    _call("apart", _CLIENT, "SyncMPClient.get_output"),
+    _call("apart", _CLIENT, "SyncMPClient.shutdown"),
+    Inside("apart", _CLIENT, "SyncMPClient", "call_utility", ("method",)),
+    *_all("apart", _CLIENT, "SyncMPClient", "outputs_queue", "resources", "utility_results"),
     *_all("apart", _CLIENT, "BackgroundResources", "engine_dead"),
-    Inside("apart", "vllm.v1.engine.core", "EngineCore", "pause_scheduler", ("mode", "clear_cache")),
-    *_all("apart", "vllm.v1.engine.core", "EngineCore", "resume_scheduler"),
+    _call("apart", "vllm.v1.engine.core", "EngineCore.pause_scheduler", "mode", "clear_cache"),
+    _call("apart", "vllm.v1.engine.core", "EngineCore.resume_scheduler"),
+    *_all("apart", "vllm.v1.metrics.stats", "SchedulerStats", "num_running_reqs", "num_waiting_reqs", "kv_cache_usage"),
     *_all("apart", "vllm.v1.engine", "EngineCoreEventType", "PREEMPTED"),
     *_all("apart", "vllm.v1.engine", "EngineCoreOutput", "events"),
 )
@@ -141,10 +169,7 @@ class _Reader:
         found = next((member for one in classes for member in _members(one) if member[0] == inside.name), None)
         if found is None:
             return "it is gone"
-        if inside.takes is None or found[1] is None:
-            return ""
-        takes = _parameters(found[1])
-        return "" if takes[: len(inside.takes)] == inside.takes else f"it takes ({', '.join(takes)})"
+        return "" if inside.takes is None or found[1] is None else _misfit(inside, found[1])
 
     def _tree(self, module: str) -> ast.Module | None:
         if module not in self._trees:
@@ -179,17 +204,38 @@ def _where(tree: ast.Module, module: str, name: str) -> str:
 
 
 def _members(owner: ast.ClassDef) -> Iterator[tuple[str, ast.FunctionDef | None]]:
-    """Names that a class gives its instances: methods with their definitions, fields, and what methods set on self."""
-    for node in ast.walk(owner):
-        if isinstance(node, ast.FunctionDef):
-            yield node.name, node
-        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-            if isinstance(node.value, ast.Name) and node.value.id == "self":
-                yield node.attr, None
+    """Names that a class gives its instances: methods with their definitions, fields, and what methods set on self.
+
+    A local variable of a method is no member: `running = ...` there says nothing of `self.running`.
+    """
+    inner: list[ast.AST] = list(owner.body)
+    while inner:
+        node = inner.pop(0)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name, node if isinstance(node, ast.FunctionDef) else None
+            yield from ((name, None) for name in _set_on_self(node))
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             yield node.id, None
+        elif not isinstance(node, ast.ClassDef | ast.Lambda):
+            inner.extend(ast.iter_child_nodes(node))
 
 
-def _parameters(function: ast.FunctionDef) -> tuple[str, ...]:
-    names = [one.arg for one in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)]
-    return tuple(names[1:] if names[:1] in (["self"], ["cls"]) else names)
+def _set_on_self(method: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
+    stored = (node for node in ast.walk(method) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store))
+    return (node.attr for node in stored if isinstance(node.value, ast.Name) and node.value.id == "self")
+
+
+def _misfit(inside: Inside, function: ast.FunctionDef) -> str:
+    """How a function's parameters differ from what is wanted; empty when they fit."""
+    own = function.args
+    positional = [one.arg for one in (*own.posonlyargs, *own.args)]
+    free = set(positional[len(positional) - len(own.defaults) :])
+    free |= {one.arg for one, value in zip(own.kwonlyargs, own.kw_defaults, strict=True) if value is not None}
+    names = [*positional, *(one.arg for one in own.kwonlyargs)]
+    takes = tuple(names[1:] if names[:1] in (["self"], ["cls"]) else names)
+    wanted = inside.takes or ()
+    unknown = set() if own.kwarg is not None else set(inside.also) - set(takes)
+    if takes[: len(wanted)] != wanted or unknown:
+        return f"it takes ({', '.join(takes)})"
+    demanded = [name for name in takes if name not in {*free, *wanted, *inside.also}]
+    return f"it demands {', '.join(demanded)} as well" if inside.called and demanded else ""

@@ -18,8 +18,11 @@ STREAM_INTERVAL = 2**30
 
 
 def prompt_of(request: Request) -> dict[str, Any]:
-    """Return the request's prompt with its salt, which vLLM hashes into the first block."""
-    return {"prompt_token_ids": list(request.prompt), "cache_salt": request.salt}
+    """Return the request's prompt with its salt, which vLLM hashes into the first block.
+
+    The type says that nothing is left to render, as vLLM's `tokens_input` does; prompts without one are deprecated.
+    """
+    return {"type": "token", "prompt_token_ids": list(request.prompt), "cache_salt": request.salt}
 
 
 def parameters(request: Request, stop_ids: Sequence[int]) -> Any:
