@@ -32,7 +32,7 @@ test-slow: $(VENV)/.installed-dev  ## the tests that take minutes
 	$(BIN)/python -m pytest -m "slow and not vllm"
 
 test-vllm: $(VLLM_VENV)/.installed  ## the tests on a real vLLM for CPUs, in an environment of its own (3 GB)
-	OMP_NUM_THREADS=1 $(VLLM_VENV)/bin/python -m pytest -m vllm tests/test_vllm_*.py
+	OMP_NUM_THREADS=1 $(VLLM_VENV)/bin/python -m pytest -m vllm tests/test_vllm_*.py tests/test_engine_vllm_*.py
 
 check-vllm: $(VENV)/.pip  ## hold a release of vLLM against what is taken from inside it: make check-vllm VERSION=0.33.0
 	$(BIN)/python .ci/check-vllm $(VERSION)
