@@ -18,7 +18,7 @@ from engine.protocol.capacity import group_width, wave_width
 from engine.tasks.registry import from_anywhere, open_task
 from engine.tasks.task import user_message
 from sessions.errors import RefeedError
-from sessions.spec import BUNDLED_MODEL, check
+from sessions.spec import BUNDLED_MODEL, check, check_new
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -182,7 +182,7 @@ def _settled(spec: CampaignSpec) -> CampaignSpec:
     engine = chosen_engine(spec)
     embedded = engine == "embedded"
     numerics = "invariant" if embedded and spec.batch_invariant else spec.numerics
-    return msgspec.structs.replace(
+    settled = msgspec.structs.replace(
         check(spec),
         engine=engine,
         model=_model(spec, embedded=embedded),
@@ -194,6 +194,8 @@ def _settled(spec: CampaignSpec) -> CampaignSpec:
         group=group_width(spec),
         template_date=spec.template_date or datetime.now().astimezone().date().isoformat(),
     )
+    check_new(settled)
+    return settled
 
 
 def _with_task(spec: CampaignSpec) -> CampaignSpec:

@@ -245,9 +245,6 @@ def _check_combinations(spec: CampaignSpec) -> None:
         raise _reject("temperature", spec.temperature, f"above 0: {spec.rollouts} greedy trunks would be one trunk")
     if spec.grading == "published" and spec.grader != "number":
         raise _reject("grader", spec.grader, "`number` with grading = published, which reads numbers alone")
-    greedy = spec.cont_temperature == 0 or (spec.cont_temperature is None and spec.temperature == 0)
-    if greedy and spec.k > 1:
-        raise _reject("k", spec.k, "1 with greedy continuations: the others would be the same text again")
 
 
 def _check_engine_fields(spec: CampaignSpec) -> None:
@@ -259,6 +256,16 @@ def _check_engine_fields(spec: CampaignSpec) -> None:
         raise _reject("model_runner", spec.model_runner, "`auto` with engine = embedded")
     if spec.batch_invariant and spec.numerics == "natural":
         raise _reject("numerics", spec.numerics, "`invariant`, or left alone, when batch_invariant is set")
+
+
+def check_new(spec: CampaignSpec) -> None:
+    """Refuse what a new campaign must not register, though published files and older sessions may hold it.
+
+    Raises:
+        RefeedError: kind "spec", naming the field.
+    """
+    if spec.cont_temperature == 0 and spec.k > 1:
+        raise _reject("k", spec.k, "1 with greedy continuations: the others would be the same text again")
 
 
 def check(spec: CampaignSpec) -> CampaignSpec:

@@ -213,7 +213,13 @@ PROMISED = {
     "eligibility": _shape("exact1 only_refeed only_floor"),
     "pooled_excess": _shape("value se t df p ci95 sign_flip_p ci95_bootstrap"),
     "clustered": _shape("n mean sd t df p refeed_worse floor_worse equal sign_flip_p"),
-    "sequential": {"alpha": None, "symmetry": PROCESS, "betting": PROCESS, "t_e": PROCESS},
+    "sequential": {
+        "alpha": None,
+        "t": _shape("registered t boundary crossed_at ci95_repeated median_unbiased on_course"),
+        "symmetry": PROCESS,
+        "betting": PROCESS,
+        "t_e": PROCESS,
+    },
     "mcnemar": _shape("b c z z_clustered"),
     "supplement": {
         "no_decode_state": None,

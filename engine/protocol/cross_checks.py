@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from engine.backend import Completion
     from engine.protocol.passes import ArmName, CheckName, PassPlan
 
+LONG_ENOUGH: Final = 24  # tokens of a continuation that sampling twice hardly ever repeats
 # Arms of which every one repeats one text K times: on the bundled model 0 to 15% of a problem's arms do.
 FEWEST_ARMS: Final = 8
 # Continuations whose first token differs from exact 1's: none on the embedded engine, 11 to 25% with other seeds.
@@ -56,13 +57,17 @@ def check_against(plan: PassPlan, completions: Sequence[Completion], first: Sequ
 
 
 def _one_noise(plan: PassPlan, rows: ByPlace) -> CheckFailure | None:
-    """K continuations of an arm are equal by chance now and then; in every arm of many they had one noise."""
+    """K continuations of an arm are equal by chance now and then; in every arm of many they had one noise.
+
+    Short ones, as from a cut inside the answer, may well be the only thing to say: they say nothing of seeds.
+    """
     seeded = {request.id for request in plan.requests if request.seed is not None}
     texts: dict[tuple[int, str], list[tuple[int, ...]]] = defaultdict(list)
     for (cut, arm, _), done in rows.items():
         if done.id in seeded:
             texts[cut, arm].append(done.tokens)
-    arms = [len(set(of_arm)) == 1 for of_arm in texts.values() if len(of_arm) > 1]
+    several = [of_arm for of_arm in texts.values() if len(of_arm) > 1 and min(map(len, of_arm)) >= LONG_ENOUGH]
+    arms = [len(set(of_arm)) == 1 for of_arm in several]
     if len(arms) < FEWEST_ARMS or not all(arms):
         return None
     return _failure(

@@ -171,7 +171,7 @@ def _clustered(report: Report) -> dict[str, Any]:
 def _sequential(sequential: SequentialReport, test: GroupSequential | None) -> dict[str, Any]:
     return {
         "alpha": sequential.alpha,
-        "t": None if test is None else _registered_test(test),
+        "t": _registered_test(test),
         "symmetry": _process(sequential.symmetry),
         "betting": _process(sequential.betting),
         "t_e": _process(sequential.t_e),
@@ -190,7 +190,10 @@ def _sequential(sequential: SequentialReport, test: GroupSequential | None) -> d
     }
 
 
-def _registered_test(test: GroupSequential) -> dict[str, Any]:
+def _registered_test(test: GroupSequential | None) -> dict[str, Any]:
+    if test is None:
+        names = ("registered", "t", "boundary", "crossed_at", "ci95_repeated", "median_unbiased", "on_course")
+        return {**dict.fromkeys(names), "path": []}
     return {
         "registered": test.registered,
         "t": test.t,
